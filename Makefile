@@ -1,0 +1,43 @@
+# Two commands do everything, set-up included:  make train   make test
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?= 0
+METHOD ?= dr
+# Tests recompile the same small programs again and again: keep the compiled ones on disk.
+TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
+  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
+
+.PHONY: train test test-all lint benchmark clean
+
+train: $(VENV)/core
+	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED)
+
+test: lint
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: lint
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+benchmark: $(VENV)/dev
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,benchmark]'
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
+$(VENV)/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/core
+
+clean:
+	rm -rf $(VENV) .cache

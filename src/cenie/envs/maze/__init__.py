@@ -1,0 +1,1 @@
+"""The maze (Minigrid) domain."""

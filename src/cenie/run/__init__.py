@@ -1,0 +1,1 @@
+"""All input and output: configs, training loop, checkpoints, metrics, evaluation, command line."""

@@ -1,0 +1,72 @@
+"""Shared records: what the rooms of the library hand to each other. No logic.
+
+Axis names used in all signatures: `n` levels (environments) played side by side, `t` time steps,
+`d` features. The level axis leads everywhere, so that one sharding rule covers every batch.
+"""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, PyTree
+
+Level = PyTree[Any]
+"""A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""
+
+Observation = PyTree[Any]
+EnvState = PyTree[Any]
+Memory = PyTree[Any]
+"""What a recurrent student carries between steps; the empty tuple for a student without memory."""
+
+
+class Step(eqx.Module):
+    """What one environment step returns.
+
+    `terminated` and `truncated` are never both true. `solved` may be true only where the episode ends;
+    it is an explicit flag, because a return does not always tell (a maze solved on the very last step
+    may pay exactly 0).
+    """
+
+    observation: Observation
+    state: EnvState
+    reward: Float[Array, "*batch"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    solved: Bool[Array, "*batch"]
+
+
+class Rollout(eqx.Module):
+    """`n` levels played for `t` steps each; a finished episode starts the same level again.
+
+    `start[i, j]` says that an episode begins at step `j`: the memory is zeroed before that observation
+    is read. `last_value` is the value of the observation after the last step (of the next episode, if
+    one ended there: GAE then ignores it). `final_value[i, j]` is the value of the observation that
+    ended an episode by truncation, before the restart; it is None unless time-outs are bootstrapped.
+    `final_observation` holds the observation after each step before any restart, if asked for.
+    `features` is the student's state representation at each step, if asked for.
+    """
+
+    observation: Observation
+    action: Array
+    log_prob: Float[Array, "n t"]
+    value: Float[Array, "n t"]
+    reward: Float[Array, "n t"]
+    terminated: Bool[Array, "n t"]
+    truncated: Bool[Array, "n t"]
+    solved: Bool[Array, "n t"]
+    start: Bool[Array, "n t"]
+    memory: Memory
+    last_value: Float[Array, " n"]
+    final_value: Float[Array, "n t"] | None = None
+    final_observation: Observation | None = None
+    features: Float[Array, "n t d"] | None = None
+
+    @property
+    def done(self) -> Bool[Array, "n t"]:
+        return self.terminated | self.truncated
+
+
+class Advantages(eqx.Module):
+    """Generalised advantage estimates and the value targets `advantage + value` they imply."""
+
+    advantage: Float[Array, "n t"]
+    target: Float[Array, "n t"]
