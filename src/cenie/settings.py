@@ -1,0 +1,208 @@
+"""Typed settings: frozen dataclasses of plain values, read strictly from JSON-like data.
+
+Imports no JAX, so that a wrong setting is reported before anything heavy is loaded. `read` never stops
+at the first mistake: it returns every problem with the path of its field and what is allowed there.
+"""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a setting: where, and what is allowed."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class SettingsError(ValueError):
+    """All problems of a configuration at once."""
+
+    def __init__(self, problems: list[Problem]):
+        self.problems = problems
+        super().__init__("\n".join(map(str, problems)))
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """A dataclass field with bounds: `minimum <= value <= maximum` and `value > above`."""
+    return dataclasses.field(
+        default=default, metadata={"minimum": minimum, "maximum": maximum, "above": above}
+    )
+
+
+def read(kind: type, data: Any, path: str = "") -> Any:
+    """Build the frozen dataclass `kind` from plain data; raise `SettingsError` with every problem.
+
+    Unknown keys, missing values, wrong types, values out of bounds and cross-field rules (a method
+    `check(self) -> Iterator[Problem]` of the dataclass, paths relative to it) are all reported together.
+    """
+    problems: list[Problem] = []
+    value = _read(kind, data, path, problems)
+    if problems:
+        raise SettingsError(problems)
+    return value
+
+
+def to_data(value: Any) -> Any:
+    """Plain JSON-like data of a settings dataclass; the inverse of `read`."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [to_data(item) for item in value]
+    return value
+
+
+def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
+    """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`)."""
+    problems: list[Problem] = []
+    data = to_data(value)
+    for path, new in overrides.items():
+        _assign(data, path, new, problems)
+    result = _read(type(value), data, "", problems)
+    if problems:
+        raise SettingsError(problems)
+    return result
+
+
+def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
+    *parents, last = path.split(".")
+    node: Any = data
+    for depth, name in enumerate(parents):
+        node = node.get(name) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))
+            return
+    node[last] = new
+
+
+def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(typing.cast(type, kind), data, path, problems)
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return _read_choice(typing.get_args(kind), data, path, problems)
+    if origin is tuple:
+        return _read_tuple(typing.get_args(kind), data, path, problems)
+    if origin in (typing.Union, types.UnionType):
+        return _read_optional(kind, data, path, problems)
+    return _read_scalar(kind, data, path, problems)
+
+
+def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(data, Mapping):
+        problems.append(Problem(path or "config", f"expected a group of settings, got {_show(data)}"))
+        return None
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    before = len(problems)
+    for name in data:
+        if name not in fields:
+            close = difflib.get_close_matches(str(name), fields, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(fields)}"
+            problems.append(Problem(_join(path, str(name)), f"unknown setting{hint}"))
+    values = {}
+    for name, field in fields.items():
+        where = _join(path, name)
+        if name not in data:
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                problems.append(Problem(where, "missing, and it has no default"))
+            continue
+        seen = len(problems)
+        values[name] = _read(hints[name], data[name], where, problems)
+        if len(problems) == seen:
+            problems.extend(_out_of_bounds(field.metadata, values[name], where))
+    if len(problems) > before:
+        return None
+    value = kind(**values)
+    check = getattr(value, "check", None)
+    if check is not None:
+        found: Iterator[Problem] = check()
+        problems.extend(Problem(_join(path, problem.path), problem.message) for problem in found)
+    return value
+
+
+def _out_of_bounds(metadata: Mapping[str, Any], value: Any, path: str) -> Iterator[Problem]:
+    numbers = value if isinstance(value, tuple) else (value,)
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        minimum, maximum, above = (metadata.get(name) for name in ("minimum", "maximum", "above"))
+        if minimum is not None and number < minimum:
+            yield Problem(path, f"must be at least {minimum}, got {number}")
+        if above is not None and number <= above:
+            yield Problem(path, f"must be greater than {above}, got {number}")
+        if maximum is not None and number > maximum:
+            yield Problem(path, f"must be at most {maximum}, got {number}")
+
+
+def _read_choice(choices: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
+    for choice in choices:
+        if type(data) is type(choice) and data == choice:
+            return choice
+    problems.append(Problem(path, f"must be one of {', '.join(map(str, choices))}, got {_show(data)}"))
+    return None
+
+
+def _read_tuple(kinds: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(data, list | tuple):
+        problems.append(Problem(path, f"expected a list, got {_show(data)}"))
+        return None
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(data)
+    if len(kinds) != len(data):
+        problems.append(Problem(path, f"expected {len(kinds)} values, got {len(data)}"))
+        return None
+    return tuple(
+        _read(kind, item, f"{path}[{index}]", problems) for index, (kind, item) in enumerate(zip(kinds, data))
+    )
+
+
+def _read_optional(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    kinds = typing.get_args(kind)
+    if data is None and type(None) in kinds:
+        return None
+    (inner,) = (option for option in kinds if option is not type(None))
+    return _read(inner, data, path, problems)
+
+
+def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    # bool is a subclass of int: an explicit check keeps `true` from being read as 1.
+    if kind is float and type(data) in (int, float):
+        try:
+            number = float(data)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+        problems.append(Problem(path, f"must be a finite number, got {_show(data)}"))
+        return None
+    if type(data) is kind:
+        return data
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    problems.append(Problem(path, f"expected {names.get(kind, kind)}, got {_show(data)}"))
+    return None
+
+
+def _show(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
