@@ -1,0 +1,304 @@
+"""Checkpoints: one pytree of arrays on disk, complete or absent, checked by hash, restored to the bit.
+
+`checkpoints/step-00000123/` holds `arrays.safetensors` (the values) and `manifest.json` (names, shapes,
+dtypes, SHA-256, facts). It is written under a temporary name and renamed when everything is on the disk.
+Nothing in a checkpoint is ever executed: there is no pickle, and names in it are never used as file paths.
+The format is described in docs/run-directory.md.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_safetensors
+from safetensors.numpy import save as to_safetensors
+
+from cenie.run.directory import free_name
+from cenie.run.durable import TEMPORARY, explain, read_limited, strict_json, sync_directory, write_new
+
+FORMAT = 1
+ARRAYS = "arrays.safetensors"
+MANIFEST = "manifest.json"
+_MANIFEST_LIMIT = 16 * 2**20
+_STEP = re.compile(r"step-(\d{8,18})", re.ASCII)
+_PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+class CheckpointError(OSError):
+    """A checkpoint could not be written (earlier ones are unchanged), or none that is there can be loaded."""
+
+    def __init__(self, message: str, errno: int | None = None):
+        super().__init__(message)
+        self.errno = errno
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A restored tree, and which newer checkpoints were passed over for which reason."""
+
+    tree: Any
+    step: int
+    facts: dict[str, Any]
+    skipped: list[str]
+
+
+class _Unusable(Exception):
+    """Why a checkpoint cannot be loaded."""
+
+
+def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], keep: int = 2) -> Path:
+    """Write the array leaves of `tree` as checkpoint `step`; keep the newest `keep` valid ones.
+
+    Leaves that are not arrays (functions, Python numbers) are not stored: they come from the code again.
+    `facts` is plain JSON data. Raises `CheckpointError` if the disk refuses. Only one process may write.
+    """
+    if step < 0 or keep < 1:
+        raise ValueError(f"step must be at least 0 and keep at least 1, got {step} and {keep}")
+    arrays, leaves = _host_arrays(tree)
+    content = to_safetensors(arrays)
+    manifest = _encode_manifest(step, leaves, content, facts)
+    target = directory / f"step-{step:08d}"
+    temporary = directory / f"{TEMPORARY}{target.name}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        sweep(directory)
+        if _is_intact(target) and (target / MANIFEST).read_bytes() == manifest:
+            return target
+        temporary.mkdir()
+        write_new(temporary / ARRAYS, content)
+        write_new(temporary / MANIFEST, manifest)
+        sync_directory(temporary)
+        if os.path.lexists(target):
+            _move_aside(target)
+        os.rename(temporary, target)
+        sync_directory(directory)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno) from error
+    _prune(directory, keep)
+    return target
+
+
+def load_newest(directory: Path, like: Any) -> Loaded | None:
+    """The newest checkpoint that is undamaged and fits `like`; None if there is no checkpoint at all.
+
+    `like` gives the structure and the leaves that are not arrays; its arrays may be
+    `jax.ShapeDtypeStruct`. Restored arrays are NumPy arrays on the host (typed PRNG keys are JAX arrays);
+    the caller places them. Raises `CheckpointError`, naming each reason, if there are checkpoints but none
+    can be used: starting again from nothing must be the user's decision. Nothing is repaired or removed,
+    so reading beside a running writer is safe.
+    """
+    skipped: list[str] = []
+    for path in _newest_first(directory):
+        try:
+            manifest = _read_manifest(path)
+            _check_fits(manifest["leaves"], like)
+            tree = _restore(_read_arrays(path, manifest), manifest["leaves"], like)
+        except _Unusable as reason:
+            skipped.append(f"{path}: {reason}")
+        else:
+            return Loaded(tree, manifest["step"], manifest["facts"], skipped)
+    if skipped:
+        raise CheckpointError("no checkpoint can be loaded:\n" + "\n".join(skipped))
+    return None
+
+
+def digest(tree: Any) -> str:
+    """SHA-256 over path, dtype, shape and bytes of every array leaf: two trees agree only if bit-equal."""
+    arrays, leaves = _host_arrays(tree)
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        total.update(json.dumps([name, leaves[name]], sort_keys=True).encode())
+        total.update(arrays[name].tobytes())
+    return total.hexdigest()
+
+
+def sweep(directory: Path) -> int:
+    """Remove what killed writers left behind; returns how many. Only the one writer may call this."""
+    leftovers = [path for path in directory.glob(f"{TEMPORARY}*") if path.is_dir() and not path.is_symlink()]
+    for path in leftovers:
+        shutil.rmtree(path)
+    return len(leftovers)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _array_leaves(tree: Any) -> dict[str, Any]:
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in named if _is_array(leaf)}
+
+
+def _describe(leaf: Any) -> dict[str, Any]:
+    return {"shape": list(leaf.shape), "dtype": leaf.dtype.name}
+
+
+def _stored_dtype(dtype: np.dtype) -> np.dtype:
+    """The file format reads only plain dtypes back: others (bfloat16) are stored as their bits."""
+    return dtype if dtype.name in _PLAIN else np.dtype(f"uint{8 * dtype.itemsize}")
+
+
+def _host_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """The array leaves by path, as they are stored, and their descriptions for the manifest."""
+    leaves = _array_leaves(tree)
+    described = {name: _describe(leaf) for name, leaf in leaves.items()}
+    for name, leaf in leaves.items():
+        if _is_key(leaf):
+            described[name]["impl"] = str(jax.random.key_impl(leaf))
+            leaves[name] = jax.random.key_data(leaf)
+    # The writer of safetensors takes the raw memory, so strided arrays must be made contiguous first.
+    host = {name: np.asarray(leaf, order="C") for name, leaf in jax.device_get(leaves).items()}
+    return {name: leaf.view(_stored_dtype(leaf.dtype)) for name, leaf in host.items()}, described
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _encode_manifest(step: int, leaves: Mapping[str, Any], content: bytes, facts: Mapping[str, Any]) -> bytes:
+    body = {
+        "format": FORMAT,
+        "step": step,
+        "facts": dict(facts),
+        "arrays": {"bytes": len(content), "sha256": _sha256(content)},
+        "leaves": leaves,
+    }
+    return strict_json({**body, "sha256": _sha256(strict_json(body).encode())}).encode()
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        return read_limited(path, limit)
+    except OSError as error:
+        raise _Unusable(f"{path.name} cannot be read: {explain(error)}") from error
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest, if every byte of it is what was written (it holds its own hash)."""
+    if path.is_symlink():
+        raise _Unusable("is a symbolic link, not a checkpoint directory")
+    content = _read(path / MANIFEST, _MANIFEST_LIMIT)
+    try:
+        data = json.loads(content)
+        if not isinstance(data, dict):
+            raise _Unusable(f"{MANIFEST} is damaged: not a JSON object")
+        if data.get("format") != FORMAT:
+            found = str(data.get("format"))[:20]
+            raise _Unusable(f"has format {found}, and this version of cenie reads format {FORMAT}")
+        intact = strict_json(data).encode() == content
+        claimed = data.pop("sha256", None)
+        intact = intact and _sha256(strict_json(data).encode()) == claimed
+    except (ValueError, RecursionError) as error:
+        raise _Unusable(f"{MANIFEST} is damaged: not JSON") from error
+    if not intact:
+        raise _Unusable(f"{MANIFEST} is damaged: its content does not match its SHA-256")
+    if not all(isinstance(data.get(name), dict) for name in ("facts", "leaves", "arrays")):
+        raise _Unusable(f"{MANIFEST} lacks a needed entry")
+    if type(data["arrays"].get("bytes")) is not int or type(data.get("step")) is not int:
+        raise _Unusable(f"{MANIFEST} has a wrong entry")
+    if path.name != f"step-{data['step']:08d}":
+        raise _Unusable(f"{MANIFEST} belongs to step {data['step']}")
+    return data
+
+
+def _read_arrays(path: Path, manifest: Mapping[str, Any]) -> bytes:
+    expected = manifest["arrays"]["bytes"]
+    content = _read(path / ARRAYS, expected)
+    if len(content) != expected:
+        raise _Unusable(f"{ARRAYS} is truncated: {len(content)} of {expected} bytes")
+    if _sha256(content) != manifest["arrays"].get("sha256"):
+        raise _Unusable(f"{ARRAYS} is damaged: its content does not match its SHA-256")
+    return content
+
+
+def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
+    """The manifest names exactly the arrays of `like`, with their shapes and dtypes."""
+    expected = {name: _describe(leaf) for name, leaf in _array_leaves(like).items()}
+    problems = [f"unexpected array {name[:80]}" for name in leaves if name not in expected]
+    for name, want in expected.items():
+        have = leaves.get(name)
+        if not isinstance(have, dict):
+            problems.append(f"array {name} is missing")
+        elif [have.get("dtype"), have.get("shape")] != [want["dtype"], want["shape"]]:
+            shown = f"{have.get('dtype')}{have.get('shape')}"[:80]
+            problems.append(f"array {name} is {shown}, expected {want['dtype']}{want['shape']}")
+    if problems:
+        more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise _Unusable("does not fit this run: " + "; ".join(problems[:3]) + more)
+
+
+def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
+    """`like` with its arrays replaced by those of the file."""
+    try:
+        arrays = parse_safetensors(content)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise _Unusable(f"{ARRAYS} is not a safetensors file: {error}") from error
+
+    def restore(path: Any, leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        name = jax.tree_util.keystr(path)
+        shape = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+        array = arrays.get(name)
+        if array is None or (array.shape, array.dtype) != (shape.shape, _stored_dtype(shape.dtype)):
+            raise _Unusable(f"{ARRAYS} does not hold what {MANIFEST} says of {name}")
+        if not _is_key(leaf):
+            return array.view(leaf.dtype)
+        try:
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=leaves[name].get("impl"))
+        except (TypeError, ValueError) as error:
+            raise _Unusable(f"{name} is not a PRNG key of this version of JAX") from error
+
+    return jax.tree_util.tree_map_with_path(restore, like)
+
+
+def _newest_first(directory: Path) -> list[Path]:
+    found = [path for path in directory.glob("step-*") if _STEP.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+
+
+def _is_intact(path: Path) -> bool:
+    try:
+        _read_arrays(path, _read_manifest(path))
+    except _Unusable:
+        return False
+    return True
+
+
+def _move_aside(target: Path) -> None:
+    """Free the name `target`: a valid checkpoint of that step will be swept, a damaged one is kept."""
+    if _is_intact(target):
+        os.rename(target, target.with_name(f"{TEMPORARY}replaced-{target.name}"))
+    else:
+        os.rename(target, free_name(target.with_name(f"damaged-{target.name}")))
+
+
+def _prune(directory: Path, keep: int) -> None:
+    """Remove valid checkpoints older than the newest `keep` valid ones; damaged ones stay for inspection.
+
+    The name goes first, so that a kill in the middle leaves no half-removed checkpoint behind. What
+    cannot be removed now is tried again, and reported, at the next save.
+    """
+    valid = [path for path in _newest_first(directory) if _is_intact(path)]
+    with contextlib.suppress(OSError):
+        for path in valid[keep:]:
+            os.rename(path, path.with_name(f"{TEMPORARY}old-{path.name}"))
+        sweep(directory)

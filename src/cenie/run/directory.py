@@ -1,0 +1,181 @@
+"""The run directory: which files a run has, who may write to them, and when two configs agree.
+
+Imports no JAX and nothing else of the library but the file writer, so that the report can use it too.
+The files are described in docs/run-directory.md.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cenie.run.durable import TEMPORARY, explain, read_limited, remove_quietly, replace_file, strict_json
+
+EVALUATION_COLUMNS = (
+    "cycle", "updates", "env_steps", "suite", "level", "variant", "episode", "return", "solved", "length",
+)  # fmt: skip
+"""The columns of `evaluations.csv`: one row per played episode."""
+
+_SMALL = 16 * 2**20
+
+
+class RunDirectoryError(Exception):
+    """The run directory cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The names of the files of one run. Making this object touches nothing."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timing(self) -> Path:
+        return self.path / "timing.jsonl"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations.csv"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.path / "lock"
+
+    def create(self) -> None:
+        """Make the directory; one that is there already is kept."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot create {self.path}: {explain(error)}") from error
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[str | None]:
+        """Be the only writer. Gives a note if an earlier process died without releasing the lock.
+
+        The kernel drops the lock with the process, even after `kill -9`; the pid and host in the file
+        only tell people who holds it.
+        """
+        self.create()
+        descriptor = self._open_lock()
+        try:
+            note = self._take_lock(descriptor)
+            for leftover in self.path.glob(f"{TEMPORARY}*"):
+                remove_quietly(leftover)
+            yield note
+            os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        try:
+            return os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write in {self.path}: {explain(error)}") from error
+
+    def _take_lock(self, descriptor: int) -> str | None:
+        holder = _holder(os.pread(descriptor, 200, 0))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"{self.path} is in use by {holder or 'another process'}; "
+                "wait for it, stop it, or choose another directory"
+            ) from None
+        except OSError as error:
+            raise RunDirectoryError(f"cannot lock {self.lock_file}: {explain(error)}") from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        return f"{holder} ended without releasing {self.path}; its lock was taken over" if holder else None
+
+
+def _holder(content: bytes) -> str | None:
+    """Who wrote the lock file, in words; None if it was released."""
+    if not content.strip():
+        return None
+    try:
+        data = json.loads(content)
+        return f"process {int(data['pid'])} on {str(data['host'])[:80]}"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "an unknown process"
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data as JSON, atomically. NaN and infinities are an error. Raises `WriteError`."""
+    replace_file(path, strict_json(data).encode())
+
+
+def read_json(path: Path) -> Any:
+    """Plain data of a small JSON file. Raises `RunDirectoryError` with the reason if that is impossible."""
+    try:
+        return json.loads(read_limited(path, _SMALL), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunDirectoryError(f"{path} is not valid JSON: {error}") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def free_name(base: Path) -> Path:
+    """The first of `base`, `base-2`, `base-3`, ... that does not exist."""
+    candidate, number = base, 1
+    while os.path.lexists(candidate):
+        number += 1
+        candidate = base.with_name(f"{base.name}-{number}")
+    return candidate
+
+
+def config_hash(data: Any, ignore: Iterable[str] = ()) -> str:
+    """SHA-256 of plain settings; `ignore` names dotted paths (a setting or a whole group) left out."""
+    ignored = tuple(ignore)
+    flat = {path: value for path, value in _flat(data) if not _is_within(path, ignored)}
+    text = json.dumps(flat, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differing_settings(saved: Any, now: Any, ignore: Iterable[str] = ()) -> list[str]:
+    """One line for each setting that differs; empty if and only if the config hashes agree."""
+    ignored = tuple(ignore)
+    ours, theirs = dict(_flat(saved)), dict(_flat(now))
+    lines = []
+    for path in sorted(ours.keys() | theirs.keys()):
+        before, after = (json.dumps(flat[path]) if path in flat else "not set" for flat in (ours, theirs))
+        if before != after and not _is_within(path, ignored):
+            lines.append(f"{path}: {before} in the saved run, {after} now")
+    return lines
+
+
+def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(data, Mapping) and data:
+        for name, value in data.items():
+            yield from _flat(value, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, data
+
+
+def _is_within(path: str, groups: tuple[str, ...]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in groups)

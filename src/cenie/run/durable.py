@@ -1,0 +1,95 @@
+"""Writing files so that a crash at any moment leaves either the old state or the new one. Imports no JAX.
+
+A file counts as written only after its bytes and the name in its directory have both reached the disk:
+`fsync` of the file, an atomic rename, `fsync` of the directory.
+"""
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+TEMPORARY = "tmp-"
+"""Names that start like this are unfinished work: readers ignore them and the next writer removes them."""
+
+
+class WriteError(OSError):
+    """A file could not be written; what was there before is unchanged."""
+
+    def __init__(self, message: str, errno: int | None = None):
+        super().__init__(message)
+        self.errno = errno
+
+
+def explain(error: OSError) -> str:
+    """The reason of an operating system error in words, with its symbolic name."""
+    if error.errno is None:
+        return str(error)
+    return f"{os.strerror(error.errno)} ({errno.errorcode.get(error.errno, error.errno)})"
+
+
+def strict_json(data: Any) -> str:
+    """Readable JSON of plain data; NaN and infinities are an error, since they are not JSON."""
+    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write_new(path: Path, content: bytes | memoryview) -> None:
+    """Create `path`, which must not exist, with `content`, and wait until the bytes are on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    """`os.write` until nothing is left: one call may write less than it was given."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in the directory (new files, renames) are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Write `path` atomically: a reader sees the old content or the new one, never a part."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    try:
+        temporary.unlink(missing_ok=True)
+        write_new(temporary, content)
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        remove_quietly(temporary)
+        raise WriteError(f"cannot write {path}: {explain(error)}", error.errno) from error
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a temporary file if that is possible; a leftover is swept by the next writer."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes; symbolic links are refused (`OSError`)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        # The size is checked before reading, because a read allocates all of what it is asked for.
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"larger than {limit} bytes")
+        return file.read(status.st_size)
