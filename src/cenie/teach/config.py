@@ -1,0 +1,40 @@
+"""Settings of level replay. Imports no JAX.
+
+`dcd` in the comments is the PyTorch code base that PLR-perp and ACCEL were published with.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cenie.settings import setting
+
+
+@dataclass(frozen=True)
+class PriorityConfig:
+    """How the scores of the stored levels become probabilities of replay."""
+
+    transform: Literal["rank", "power", "top-k", "softmax", "uniform"] = "rank"  # CENIE section 4; PLR
+    # CENIE's beta and dcd's `level_replay_temperature`, mazes: the exponent is 1 / temperature.
+    temperature: float = setting(0.3, above=0.0)
+    # Only read by `top-k`: how many levels share the mass equally.
+    top_k: int = setting(1, minimum=1)
+    # `stable`: the older of two equal levels ranks higher. `average`: equal levels share their mean rank.
+    ties: Literal["stable", "average"] = "stable"
+    # dcd's mazes; the CENIE table has 0.5.
+    staleness_coef: float = setting(0.3, minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """The level buffer, and when and how it is replayed."""
+
+    capacity: int = setting(4000, minimum=1)  # CENIE table, mazes
+    replay_prob: float = setting(0.5, minimum=0.0, maximum=1.0)  # CENIE table, PLR-perp (ACCEL: 0.8)
+    # `proportionate` (dcd) replays with probability min(fill, replay_prob); the CENIE listing is `fixed`.
+    schedule: Literal["proportionate", "fixed"] = "proportionate"
+    min_fill: float = setting(0.5, minimum=0.0, maximum=1.0)  # dcd; 1.0 is the CENIE listing read literally
+    # `mixture` compares newcomer and victim by their mixed probabilities, `raw` (dcd) by one raw score.
+    insertion: Literal["mixture", "raw"] = "mixture"
+    # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd).
+    repeated: Literal["average", "last"] = "average"
+    priority: PriorityConfig = PriorityConfig()
