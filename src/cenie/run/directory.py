@@ -83,8 +83,10 @@ class RunDirectory:
             note = self._take_lock(descriptor)
             for leftover in self.path.glob(f"{TEMPORARY}*"):
                 remove_quietly(leftover)
-            yield note
-            os.ftruncate(descriptor, 0)
+            try:
+                yield note
+            finally:
+                os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
 

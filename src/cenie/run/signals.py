@@ -1,0 +1,64 @@
+"""Stopping on request: the first SIGINT or SIGTERM asks, the second one insists."""
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Self
+
+INSISTED = 130
+"""Exit code after the second signal: what shells report for a process ended by Ctrl-C."""
+
+
+class GracefulStop:
+    """While entered, SIGINT and SIGTERM set `requested` instead of interrupting; a second one exits at once.
+
+    Python runs its own signal handlers only between bytecodes, so not while XLA compiles or computes, and
+    it merges signals that arrive meanwhile. The byte which the C handler writes to the wake-up pipe is
+    immediate; a thread counts those bytes. Must be entered on the main thread. Leaving at once loses
+    nothing: files on disk are valid at every moment.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._requested = threading.Event()
+
+    @property
+    def requested(self) -> bool:
+        """True after the first signal: finish the chunk, write a checkpoint, and leave."""
+        return self._requested.is_set()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for a request; returns whether there was one."""
+        return self._requested.wait(timeout)
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._previous_handlers = {number: signal.signal(number, _ignore) for number in self._SIGNALS}
+        self._previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._count, name="graceful-stop", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._previous_wakeup)
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+        os.close(self._writer)
+        self._thread.join()
+        os.close(self._reader)
+
+    def _count(self) -> None:
+        while received := os.read(self._reader, 64):
+            for number in received:
+                if number not in self._SIGNALS:
+                    continue
+                if self.requested:
+                    os._exit(INSISTED)
+                self._requested.set()
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Present so that the C handler is installed; the thread does the work."""
