@@ -7,7 +7,7 @@ Axis names used in all signatures: `n` levels (environments) played side by side
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 Level = PyTree[Any]
 """A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""
@@ -42,7 +42,8 @@ class Rollout(eqx.Module):
     one ended there: GAE then ignores it). `final_value[i, j]` is the value of the observation that
     ended an episode by truncation, before the restart; it is None unless time-outs are bootstrapped.
     `final_observation` holds the observation after each step before any restart, if asked for.
-    `features` is the student's state representation at each step, if asked for.
+    `features` is the student's state representation at each step, if asked for. `masked` counts the
+    non-finite rewards and observation entries that were replaced by 0.
     """
 
     observation: Observation
@@ -59,6 +60,7 @@ class Rollout(eqx.Module):
     final_value: Float[Array, "n t"] | None = None
     final_observation: Observation | None = None
     features: Float[Array, "n t d"] | None = None
+    masked: Int[Array, " n"] | None = None
 
     @property
     def done(self) -> Bool[Array, "n t"]:

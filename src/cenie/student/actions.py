@@ -1,0 +1,102 @@
+"""Action distributions, batched over leading axes."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betaln, digamma
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+_LOG_2PI = 1.8378770664093453
+
+
+class ActionDistribution(eqx.Module):
+    """A distribution over actions; independent components of an action vector are summed over."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> Array:
+        """One action per batch entry. Consumes the key."""
+
+    @abc.abstractmethod
+    def log_prob(self, action: Array) -> Float[Array, "*batch"]:
+        """Log-probability (density) of the actions."""
+
+    @abc.abstractmethod
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy in nats."""
+
+    @abc.abstractmethod
+    def mode(self) -> Array:
+        """The most likely action."""
+
+
+class Categorical(ActionDistribution):
+    """One of `a` actions, with unnormalised log-probabilities."""
+
+    logits: Float[Array, "*batch a"]
+
+    def sample(self, key: PRNGKeyArray) -> Int[Array, "*batch"]:
+        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        # A product with the one-hot action: its gradient is elementwise, where that of a gather is a
+        # scatter, which is slow on a CPU.
+        chosen = jax.nn.one_hot(action, self.logits.shape[-1], dtype=self.logits.dtype)
+        return jnp.sum(jax.nn.log_softmax(self.logits) * chosen, axis=-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        log_p = jax.nn.log_softmax(self.logits)
+        return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+    def mode(self) -> Int[Array, "*batch"]:
+        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+
+
+class DiagonalGaussian(ActionDistribution):
+    """Independent normal components."""
+
+    mean: Float[Array, "*batch a"]
+    log_std: Float[Array, "*batch a"]
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch a"]:
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self.log_std) * noise
+
+    def log_prob(self, action: Float[Array, "*batch a"]) -> Float[Array, "*batch"]:
+        scaled = (action - self.mean) * jnp.exp(-self.log_std)
+        return -jnp.sum(0.5 * scaled**2 + self.log_std + 0.5 * _LOG_2PI, axis=-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI), axis=-1)
+
+    def mode(self) -> Float[Array, "*batch a"]:
+        return self.mean
+
+
+class Beta(ActionDistribution):
+    """Independent components on [0, 1]. Both parameters are expected to exceed 1, so that a mode exists."""
+
+    alpha: Float[Array, "*batch a"]
+    beta: Float[Array, "*batch a"]
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch a"]:
+        # The ends of the interval have an infinite log-density; float32 rounding can reach them.
+        return jnp.clip(jax.random.beta(key, self.alpha, self.beta), 1e-6, 1.0 - 1e-6)
+
+    def log_prob(self, action: Float[Array, "*batch a"]) -> Float[Array, "*batch"]:
+        density = (self.alpha - 1.0) * jnp.log(action) + (self.beta - 1.0) * jnp.log1p(-action)
+        return jnp.sum(density - betaln(self.alpha, self.beta), axis=-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        total = self.alpha + self.beta
+        return jnp.sum(
+            betaln(self.alpha, self.beta)
+            - (self.alpha - 1.0) * digamma(self.alpha)
+            - (self.beta - 1.0) * digamma(self.beta)
+            + (total - 2.0) * digamma(total),
+            axis=-1,
+        )
+
+    def mode(self) -> Float[Array, "*batch a"]:
+        return (self.alpha - 1.0) / (self.alpha + self.beta - 2.0)

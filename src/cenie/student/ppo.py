@@ -1,0 +1,224 @@
+"""Proximal policy optimisation for students with and without memory."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from cenie.student.advantage import gae
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.networks import Network
+from cenie.student.returns import ReturnScale, initial_scale, scale_rewards
+from cenie.types import Advantages, Memory, Observation, Rollout
+
+Metrics = dict[str, Array]
+
+
+class StudentState(eqx.Module):
+    """Everything that learning changes.
+
+    `updates` counts calls of `learn`, `skipped` the gradient steps left out because a loss or a gradient
+    was not finite, and `bad_in_a_row` the latest updates in a row with such a step.
+    """
+
+    network: Network
+    optimiser: PyTree
+    return_scale: ReturnScale
+    updates: Int[Array, ""]
+    skipped: Int[Array, ""]
+    bad_in_a_row: Int[Array, ""]
+
+
+class _Batch(eqx.Module):
+    """What the loss reads. The leading axis is levels (with memory) or single steps (without)."""
+
+    memory: Memory
+    observation: Observation
+    start: Array
+    action: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+
+
+def init_student(config: StudentConfig, network: Network) -> StudentState:
+    """A student that has not learned yet."""
+    zero = jnp.zeros((), jnp.int32)
+    optimiser = _optimiser(config.ppo).init(eqx.filter(network, eqx.is_inexact_array))
+    return StudentState(network, optimiser, initial_scale(), zero, zero, zero)
+
+
+def advantages_for(config: StudentConfig, state: StudentState, rollout: Rollout) -> Advantages:
+    """The advantages that `learn` would use for this rollout (on normalised rewards, where configured).
+
+    Only `learn` keeps the return statistics: a rollout that is scored but not learned from leaves the
+    student untouched.
+    """
+    return _scaled_advantages(config.ppo, state, rollout)[1]
+
+
+def learn(
+    config: StudentConfig,
+    state: StudentState,
+    rollout: Rollout,
+    key: PRNGKeyArray,
+    mesh: Mesh | None = None,
+) -> tuple[StudentState, Metrics]:
+    """One update: several epochs of gradient steps on a rollout. Consumes the key.
+
+    With a `mesh` of one axis, each device differentiates its own part of every minibatch. A gradient
+    step whose loss or gradient is not finite changes nothing and is counted.
+    """
+    return_scale, advantages = _scaled_advantages(config.ppo, state, rollout)
+    batch = _batch(state.network, rollout, advantages)
+    rate = _learning_rate(config.ppo, state.updates)
+
+    def gradient_step(
+        carry: tuple[Network, PyTree], minibatch: _Batch
+    ) -> tuple[tuple[Network, PyTree], Metrics]:
+        gradient, metrics = _gradient(config.ppo, carry[0], minibatch, mesh)
+        return _apply(config.ppo, carry, gradient, metrics, rate)
+
+    def epoch(carry: tuple[Network, PyTree], key: PRNGKeyArray) -> tuple[tuple[Network, PyTree], Metrics]:
+        return jax.lax.scan(gradient_step, carry, _minibatches(batch, config.ppo.minibatches, key))
+
+    (network, optimiser), metrics = jax.lax.scan(
+        epoch, (state.network, state.optimiser), jax.random.split(key, config.ppo.epochs)
+    )
+    skipped = jnp.sum(metrics.pop("skipped"))
+    state = StudentState(
+        network=network,
+        optimiser=optimiser,
+        return_scale=return_scale,
+        updates=state.updates + 1,
+        skipped=state.skipped + skipped,
+        bad_in_a_row=jnp.where(skipped > 0, state.bad_in_a_row + 1, 0),
+    )
+    unexplained = jnp.var(advantages.target - rollout.value) / jnp.var(advantages.target)
+    metrics = {name: jnp.mean(values) for name, values in metrics.items()}
+    return state, metrics | {
+        "explained_variance": 1.0 - unexplained,
+        "learning_rate": rate,
+        "skipped": skipped,
+        "masked": jnp.zeros((), jnp.int32) if rollout.masked is None else jnp.sum(rollout.masked),
+    }
+
+
+def _scaled_advantages(
+    ppo: PPOConfig, state: StudentState, rollout: Rollout
+) -> tuple[ReturnScale, Advantages]:
+    scale = state.return_scale
+    if ppo.normalise_returns:
+        scale, reward = scale_rewards(scale, rollout.reward, rollout.done, ppo.gamma)
+        rollout = eqx.tree_at(lambda r: r.reward, rollout, reward)
+    return scale, gae(
+        rollout, ppo.gamma, ppo.gae_lambda, ppo.bootstrap_at_rollout_end, ppo.bootstrap_at_timeout
+    )
+
+
+def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> _Batch:
+    """The rollout, advantages normalised over all its steps, single steps in a row if there is no memory."""
+    advantage = advantages.advantage
+    deviation = jnp.std(advantage, ddof=1)
+    batch = _Batch(
+        memory=rollout.memory,
+        observation=rollout.observation,
+        start=rollout.start,
+        action=rollout.action,
+        log_prob=rollout.log_prob,
+        value=rollout.value,
+        advantage=(advantage - jnp.mean(advantage)) / (deviation + 1e-5),
+        target=advantages.target,
+    )
+    if network.recurrent:
+        return batch
+    return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), batch)
+
+
+def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
+    """The batch cut into `count` equal random parts along a new leading axis. Consumes the key."""
+    if count == 1:
+        return jax.tree.map(lambda values: values[None], batch)
+    order = jax.random.permutation(key, batch.log_prob.shape[0]).reshape(count, -1)
+    return jax.tree.map(lambda values: values[order], batch)
+
+
+def _gradient(ppo: PPOConfig, network: Network, batch: _Batch, mesh: Mesh | None) -> tuple[PyTree, Metrics]:
+    """Gradient of the loss and its parts, averaged over the devices of the mesh."""
+    gradient_of = eqx.filter_grad(lambda network, batch: _loss(ppo, network, batch), has_aux=True)
+    if mesh is None:
+        return gradient_of(network, batch)
+    (axis,) = mesh.axis_names
+    # Without `check_vma` the gradient inside is that of the local loss, so that the mean over devices is
+    # right; with it, JAX has already added the devices up and a mean would be wrong.
+    return jax.shard_map(
+        lambda network, batch: jax.lax.pmean(gradient_of(network, batch), axis),
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(axis)),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )(network, batch)
+
+
+def _loss(ppo: PPOConfig, network: Network, batch: _Batch) -> tuple[Float[Array, ""], Metrics]:
+    if network.recurrent:
+        decision = network.sequence(batch.memory, batch.observation, batch.start)
+    else:
+        _, decision = network.step((), batch.observation, batch.start)
+    log_ratio = decision.policy.log_prob(batch.action) - batch.log_prob
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1.0 - ppo.clip, 1.0 + ppo.clip)
+    policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage))
+    value_loss = _value_loss(ppo, decision.value, batch)
+    entropy = jnp.mean(decision.policy.entropy())
+    loss = policy_loss + ppo.value_coef * value_loss - ppo.entropy_coef * entropy
+    return loss, {
+        "loss": loss,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": jnp.mean(ratio - 1.0 - log_ratio),
+        "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > ppo.clip),
+    }
+
+
+def _value_loss(ppo: PPOConfig, value: Array, batch: _Batch) -> Float[Array, ""]:
+    """Half the squared error, the worse of clipped and not; or a Huber loss with threshold 1."""
+    if not ppo.value_clip:
+        return jnp.mean(optax.huber_loss(value, batch.target))
+    clipped = batch.value + jnp.clip(value - batch.value, -ppo.clip, ppo.clip)
+    worse = jnp.maximum((value - batch.target) ** 2, (clipped - batch.target) ** 2)
+    return 0.5 * jnp.mean(worse)
+
+
+def _apply(
+    ppo: PPOConfig,
+    carry: tuple[Network, PyTree],
+    gradient: PyTree,
+    metrics: Metrics,
+    rate: Float[Array, ""],
+) -> tuple[tuple[Network, PyTree], Metrics]:
+    """One optimiser step, unless the loss or the gradient is not finite."""
+    network, optimiser = carry
+    norm = optax.global_norm(gradient)
+    direction, stepped = _optimiser(ppo).update(gradient, optimiser)
+    moved = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, direction))
+    good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
+    carry = jax.tree.map(lambda new, old: jnp.where(good, new, old), (moved, stepped), carry)
+    return carry, metrics | {"gradient_norm": norm, "skipped": (~good).astype(jnp.int32)}
+
+
+def _optimiser(ppo: PPOConfig) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(ppo.max_grad_norm), optax.scale_by_adam(eps=ppo.adam_eps))
+
+
+def _learning_rate(ppo: PPOConfig, updates: Int[Array, ""]) -> Float[Array, ""]:
+    if ppo.final_learning_rate_fraction == 1.0:
+        return jnp.asarray(ppo.learning_rate)
+    if ppo.decay_updates is None:
+        raise ValueError("a decaying learning rate needs decay_updates, the length of the decay")
+    progress = jnp.minimum(updates / ppo.decay_updates, 1.0)
+    return ppo.learning_rate * (1.0 - (1.0 - ppo.final_learning_rate_fraction) * progress)

@@ -1,0 +1,97 @@
+"""Play levels with the current student."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from cenie.student.networks import Network
+from cenie.types import EnvState, Level, Memory, Observation, Rollout, Step
+
+Advance = Callable[[Any, PRNGKeyArray, Level, EnvState, Array], tuple[Step, Observation]]
+"""`advance(environment, key, levels, states, actions)` steps a batch of levels and restarts the finished
+episodes: the observation and state of the `Step` are those after the restart, the second result is the
+observation before it."""
+
+
+class _Play(eqx.Module):
+    """What is carried from step to step. `masked` counts the non-finite numbers met so far."""
+
+    state: EnvState
+    observation: Observation
+    memory: Memory
+    start: Bool[Array, " n"]
+    masked: Int[Array, " n"]
+
+
+def collect(
+    environment: Any,
+    network: Network,
+    levels: Level,
+    key: PRNGKeyArray,
+    num_steps: int,
+    *,
+    advance: Advance,
+    bootstrap_at_timeout: bool = False,
+    keep_final_observation: bool = False,
+    keep_features: bool = False,
+) -> Rollout:
+    """Play `num_steps` steps of each level with sampled actions, from new episodes. Consumes the key.
+
+    Non-finite rewards and observations are replaced by 0 and counted in `Rollout.masked`.
+    """
+    count = jax.tree.leaves(levels)[0].shape[0]
+    reset_key, key = jax.random.split(key)
+    observation, state = jax.vmap(environment.reset)(jax.random.split(reset_key, count), levels)
+    observation, masked = _finite(observation, count)
+    memory = network.initial_memory(count)
+
+    def step(play: _Play, key: PRNGKeyArray) -> tuple[_Play, dict[str, Any]]:
+        action_key, step_key = jax.random.split(key)
+        memory, decision = network.step(play.memory, play.observation, play.start)
+        action = decision.policy.sample(action_key)
+        result, final_observation = advance(environment, step_key, levels, play.state, action)
+        (observation, reward), masked = _finite((result.observation, result.reward), count)
+        record = {
+            "observation": play.observation,
+            "action": action,
+            "log_prob": decision.policy.log_prob(action),
+            "value": decision.value,
+            "reward": reward,
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            "solved": result.solved,
+            "start": play.start,
+        }
+        if bootstrap_at_timeout or keep_final_observation:
+            final_observation, _ = _finite(final_observation, count)
+        if bootstrap_at_timeout:
+            no_start = jnp.zeros(count, bool)
+            record["final_value"] = network.step(memory, final_observation, no_start)[1].value
+        if keep_final_observation:
+            record["final_observation"] = final_observation
+        if keep_features:
+            record["features"] = decision.features
+        done = result.terminated | result.truncated
+        return _Play(result.state, observation, memory, done, play.masked + masked), record
+
+    play = _Play(state, observation, memory, jnp.ones(count, bool), masked)
+    play, record = jax.lax.scan(step, play, jax.random.split(key, num_steps))
+    last_value = network.step(play.memory, play.observation, play.start)[1].value
+    record = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), record)
+    return Rollout(**record, memory=memory, last_value=last_value, masked=play.masked)
+
+
+def _finite(tree: Any, count: int) -> tuple[Any, Int[Array, " n"]]:
+    """The tree with its non-finite numbers set to 0, and how many there were in each of `count` rows."""
+    masked = jnp.zeros(count, jnp.int32)
+    leaves, structure = jax.tree.flatten(tree)
+    for index, leaf in enumerate(leaves):
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            bad = ~jnp.isfinite(leaf)
+            leaves[index] = jnp.where(bad, 0.0, leaf)
+            masked += jnp.sum(bad.reshape(count, -1), axis=1, dtype=jnp.int32)
+    return jax.tree.unflatten(structure, leaves), masked
