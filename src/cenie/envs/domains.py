@@ -1,0 +1,27 @@
+"""The table of domains. Imports no JAX: the command line reads it before anything heavy is loaded."""
+
+from dataclasses import dataclass
+
+from cenie.envs.maze.config import MazeConfig
+
+
+@dataclass(frozen=True)
+class DomainEntry:
+    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`."""
+
+    summary: str
+    settings: type
+    factory: str
+    generators: tuple[str, ...]
+    suites: tuple[str, ...]
+
+
+DOMAINS = {
+    "maze": DomainEntry(
+        summary="13x13 mazes seen through a 5x5 egocentric window (Minigrid)",
+        settings=MazeConfig,
+        factory="cenie.envs.maze.domain:maze_domain",
+        generators=("uniform60", "blocks25", "empty"),
+        suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
+    ),
+}

@@ -1,0 +1,243 @@
+"""The command line. Loads JAX only after the arguments and the config have been found good."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cenie import settings
+from cenie.envs.domains import DOMAINS
+from cenie.run.config import (
+    MAY_CHANGE_ON_RESUME,
+    Config,
+    EvaluationRequest,
+    check_names,
+    config_type,
+    load_config,
+)
+from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
+from cenie.run.presets import PRESETS, preset
+from cenie.settings import Problem, SettingsError
+from cenie.teach.methods import METHODS
+
+OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
+
+USAGE = f"""\
+cenie: Unsupervised Environment Design in JAX
+
+  cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
+              [--any.field VALUE ...]       train a student; --help lists every field
+  cenie train --resume DIR [--updates N]    go on after a stop, a crash or a kill
+  cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S]
+                                            play held-out levels with the student of a run
+  cenie methods                             the methods that can be trained
+  cenie domains                             the domains, their generators and suites
+
+domains: {", ".join(DOMAINS)}
+methods: {", ".join(METHODS)}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `cenie` command."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out a command line; returns the exit code and never shows a traceback for bad input."""
+    commands = {"train": _train, "evaluate": _evaluate, "methods": _methods, "domains": _domains}
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return OK
+    name, *rest = arguments
+    try:
+        if name not in commands:
+            raise SettingsError([Problem(name, f"unknown command; known: {', '.join(commands)}")])
+        return commands[name](rest)
+    except SettingsError as error:
+        sys.stderr.write("".join(f"error: {problem}\n" for problem in error.problems))
+        return BAD_INPUT
+    except RunDirectoryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return REFUSED
+
+
+def _train(arguments: list[str]) -> int:
+    names, options = parse(arguments)
+    if "help" in options:
+        return _train_help(names, options)
+    if "resume" in options:
+        return _resume(names, options)
+    if len(names) != 2:
+        raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
+    domain, method = names
+    name = options.pop("preset", "quick")
+    out = options.pop("out", None)
+    config = preset(domain, method, name, _typed(domain, method, options))
+    default = Path("runs") / f"{domain}-{method}-{name}-seed{config.seed}"
+    path = Path(out) if out is not None else free_name(default)
+    if RunDirectory(path).config.exists():
+        raise RunDirectoryError(f"{path} already holds a run; `cenie train --resume {path}` goes on with it")
+    return _start(config, path, resume=False)
+
+
+def _resume(names: list[str], options: dict[str, str]) -> int:
+    path = Path(options.pop("resume"))
+    unwanted = [Problem(name, "not allowed with --resume") for name in ("preset", "out") if name in options]
+    unwanted += [Problem(name, "the directory says what to train") for name in names]
+    if unwanted:
+        raise SettingsError(unwanted)
+    saved = load_config(RunDirectory(path).config)
+    config = settings.replace(saved, _typed(saved.domain, saved.method, options))
+    changed = differing_settings(settings.to_data(saved), settings.to_data(config), MAY_CHANGE_ON_RESUME)
+    if changed:
+        allowed = ", ".join(MAY_CHANGE_ON_RESUME)
+        lines = "\n  ".join(changed)
+        raise RunDirectoryError(f"a resumed run may change only {allowed}; differing:\n  {lines}")
+    return _start(config, path, resume=True)
+
+
+def _start(config: Config, path: Path, *, resume: bool) -> int:
+    prepare_devices(config.run.devices)
+    from rich.console import Console
+
+    from cenie.run.durable import WriteError
+    from cenie.run.progress import Progress
+    from cenie.run.train import TrainingDiverged, train
+
+    console = Console(stderr=False)
+    console.print(
+        f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    try:
+        with Progress(console, config.updates) as progress:
+            finished = train(config, RunDirectory(path), progress, resume=resume)
+    except WriteError as error:
+        sys.stderr.write(f"error: {error}\nnothing was lost up to the last checkpoint in {path}\n")
+        return CANNOT_WRITE
+    except TrainingDiverged as error:
+        sys.stderr.write(f"error: {error}\n")
+        return DIVERGED
+    if not finished:
+        console.print(f"stopped; go on with: cenie train --resume {path}", highlight=False, soft_wrap=True)
+    return OK
+
+
+def _evaluate(arguments: list[str]) -> int:
+    names, options = parse(arguments)
+    if len(names) != 1 or "help" in options:
+        raise SettingsError([Problem("evaluate", "expected DIR [--suite NAME] [--episodes N] [--seed S]")])
+    config = load_config(RunDirectory(Path(names[0])).config)
+    request = settings.read(
+        EvaluationRequest,
+        {"suite": config.run.suite, **{key: _plain(value) for key, value in options.items()}},
+    )
+    suites = DOMAINS[config.domain].suites
+    if request.suite not in suites:
+        raise SettingsError([Problem("suite", f"must be one of {', '.join(suites)}, got '{request.suite}'")])
+    prepare_devices(config.run.devices)
+    from cenie.run.examine import examine
+
+    examine(config, RunDirectory(Path(names[0])), request)
+    return OK
+
+
+def _methods(arguments: list[str]) -> int:
+    del arguments
+    sys.stdout.write("".join(f"{name:14} {method.summary}\n" for name, method in METHODS.items()))
+    return OK
+
+
+def _domains(arguments: list[str]) -> int:
+    del arguments
+    for name, entry in DOMAINS.items():
+        sys.stdout.write(
+            f"{name:14} {entry.summary}\n{'':14} generators: {', '.join(entry.generators)}\n"
+            f"{'':14} suites: {', '.join(entry.suites)}\n"
+        )
+    return OK
+
+
+def _train_help(names: list[str], options: dict[str, str]) -> int:
+    """All fields with their defaults, for a domain and a method (the first ones unless named)."""
+    import tyro
+
+    domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
+    check_names(domain, method)
+    sys.stdout.write(USAGE)
+    default = preset(domain, method, options.get("preset", "quick"))
+    try:
+        tyro.cli(config_type(domain, method), default=default, args=["--help"], prog="cenie train")
+    except SystemExit:
+        return OK
+    return OK
+
+
+def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Split a command line into plain words and `--name value` pairs; every problem is reported."""
+    words: list[str] = []
+    options: dict[str, str] = {}
+    problems: list[Problem] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            options["help"] = ""
+            continue
+        if not word.startswith("--"):
+            words.append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if not equals:
+            if not rest or rest[0].startswith("--"):
+                problems.append(Problem(word, "expected a value after it"))
+                continue
+            value = rest.pop(0)
+        if name in options:
+            problems.append(Problem(word, "given twice"))
+        options[name] = value
+    if problems:
+        raise SettingsError(problems)
+    return words, options
+
+
+def _typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
+    """Option values as plain data. Lists may be written `a,b`; texts need no quotes."""
+    check_names(domain, method)
+    defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))
+    return {path: _plain(text, like=_at(defaults, path)) for path, text in options.items()}
+
+
+def _at(data: Any, path: str) -> Any:
+    for name in path.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _plain(text: str, like: Any = None) -> Any:
+    if isinstance(like, str):
+        return text
+    try:
+        return json.loads(text.lower() if text in ("True", "False", "None") else text)
+    except ValueError:
+        pass
+    if text.lower() == "none":
+        return None
+    return [_plain(part) for part in text.split(",") if part] if isinstance(like, list) else text
+
+
+def prepare_devices(devices: int) -> None:
+    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
+
+    Must run before JAX is imported. A flag that the user has set already is kept.
+    """
+    flag = "--xla_force_host_platform_device_count"
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag not in flags:
+        count = devices or len(os.sched_getaffinity(0))
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}={count}".strip()

@@ -1,0 +1,129 @@
+"""The configuration of a run: what to train, on what, for how long. Imports no JAX.
+
+A config is read strictly (`cenie.settings`): every problem is reported at once, with the path of its
+field, before anything is compiled. It is stored as JSON beside the results.
+"""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cenie import settings
+from cenie.envs.domains import DOMAINS
+from cenie.settings import Problem, SettingsError, setting
+from cenie.student.config import StudentConfig
+from cenie.teach.methods import METHODS
+
+SINKS = ("tensorboard", "wandb")
+
+MAY_CHANGE_ON_RESUME = ("updates", "run")
+"""Settings that do not change what a training cycle computes."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What the host loop does around the training cycles."""
+
+    suite: str = "cenie8-sym"
+    """Held-out suite used for evaluation during and after training."""
+    evaluate_every: int = setting(100, minimum=1)
+    """Evaluate after this many student updates; also before the first and after the last."""
+    episodes: int = setting(2, minimum=1)
+    """Episodes for each entry of the suite in an evaluation during training."""
+    final_episodes: int = setting(10, minimum=1)
+    """Episodes for each entry of the suite in the first and the last evaluation."""
+    checkpoint_every: int = setting(50, minimum=1)
+    """Write a checkpoint after this many student updates; also after the last."""
+    keep_checkpoints: int = setting(2, minimum=1)
+    cycles_per_chunk: int = setting(10, minimum=1)
+    """Training cycles between two looks of the host loop; results do not depend on it."""
+    devices: int = setting(0, minimum=0)
+    """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
+    sinks: tuple[str, ...] = ()
+    """Further places for the metrics: tensorboard, wandb."""
+
+    def check(self) -> Iterator[Problem]:
+        for index, name in enumerate(self.sinks):
+            if name not in SINKS:
+                yield Problem(f"sinks[{index}]", f"must be one of {', '.join(SINKS)}, got '{name}'")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run. The types of `env` and `teacher` depend on the domain and the method."""
+
+    domain: str
+    method: str
+    preset: str
+    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    updates: int = setting(1000, minimum=0, maximum=2**31 - 1)
+    """Student gradient updates (cycles that learn); the budget by which methods are compared."""
+    env: Any = None
+    student: StudentConfig = field(default_factory=StudentConfig)
+    teacher: Any = None
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def check(self) -> Iterator[Problem]:
+        entry = DOMAINS[self.domain]
+        if self.run.suite not in entry.suites:
+            allowed = ", ".join(entry.suites)
+            yield Problem("run.suite", f"must be one of {allowed}, got '{self.run.suite}'")
+        generator = getattr(self.teacher, "generator", None)
+        if generator is not None and generator not in entry.generators:
+            allowed = ", ".join(entry.generators)
+            yield Problem("teacher.generator", f"must be one of {allowed}, got '{generator}'")
+        if self.run.devices and self.student.num_levels % self.run.devices:
+            yield Problem(
+                "run.devices", f"must divide student.num_levels ({self.student.num_levels}), or be 0"
+            )
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What `cenie evaluate` is asked for."""
+
+    suite: str
+    episodes: int = setting(10, minimum=1, maximum=100_000)
+    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+
+
+@functools.cache
+def config_type(domain: str, method: str) -> type[Config]:
+    """`Config` with the field types of one domain and one method."""
+    kinds = {"env": DOMAINS[domain].settings, "teacher": METHODS[method].settings}
+    fields = [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()]
+    made = dataclasses.make_dataclass("Config", fields, bases=(Config,), frozen=True)
+    made.__doc__ = f"Settings of {method} on {domain}."
+    return made
+
+
+def read_config(data: Any) -> Config:
+    """A config from plain data (as stored in `config.json`); raises `SettingsError`."""
+    if not isinstance(data, Mapping):
+        raise SettingsError([Problem("config", "expected a JSON object")])
+    check_names(data.get("domain"), data.get("method"))
+    return settings.read(config_type(data["domain"], data["method"]), data)
+
+
+def check_names(domain: Any, method: Any) -> None:
+    """Raise `SettingsError` unless both names are in the tables."""
+    problems = [
+        Problem(path, f"must be one of {', '.join(table)}, got {value!r}")
+        for path, value, table in (("domain", domain, DOMAINS), ("method", method, METHODS))
+        if value not in table
+    ]
+    if problems:
+        raise SettingsError(problems)
+
+
+def load_config(path: Path) -> Config:
+    """The config of a run directory; raises `SettingsError` if the file cannot be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError([Problem(str(path), f"cannot be read: {error}")]) from error
+    return read_config(data)

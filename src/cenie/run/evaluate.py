@@ -1,0 +1,153 @@
+"""Play held-out levels with a fixed student: one episode per level, actions sampled, no learning."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from cenie.envs.base import Domain, Environment, Suite
+from cenie.run.metrics import EvaluationRow
+from cenie.student.networks import Network
+from cenie.types import EnvState, Level, Memory, Observation
+
+SEGMENT = 128
+"""Steps between two looks at which episodes are still running."""
+
+LONGEST_EPISODE = 50_000
+"""An episode that an environment does not end by itself is cut here and counts as not solved."""
+
+
+class _Play(eqx.Module):
+    observation: Observation
+    state: EnvState
+    memory: Memory
+    running: Bool[Array, " n"]
+    start: Bool[Array, " n"]
+    total: Float[Array, " n"]
+    solved: Bool[Array, " n"]
+    length: Int[Array, " n"]
+
+
+def evaluate(
+    domain: Domain,
+    network: Network,
+    suite: Suite,
+    *,
+    episodes: int,
+    seed: int,
+    mesh: Mesh | None = None,
+    progress: Callable[[int, int], None] = lambda finished, total: None,
+) -> list[EvaluationRow]:
+    """Rows of `episodes` episodes on every entry of the suite.
+
+    Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
+    and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
+    """
+    labels, levels = suite.draw(seed, episodes)
+    keys = jax.random.split(jax.random.key(seed), len(labels))
+    returns, solved, lengths = play_once(
+        domain.environment, network, domain.stack(levels), keys, mesh, progress
+    )
+    return [
+        EvaluationRow(suite.name, level, variant, episode, float(r), bool(s), int(n))
+        for (level, variant, episode), r, s, n in zip(labels, returns, solved, lengths, strict=True)
+    ]
+
+
+def play_once(
+    environment: Environment,
+    network: Network,
+    levels: Level,
+    keys: PRNGKeyArray,
+    mesh: Mesh | None = None,
+    progress: Callable[[int, int], None] = lambda finished, total: None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return, solved flag and length of one episode on each level; one key per level."""
+    count = keys.shape[0]
+    levels, keys = _padded(levels, keys, mesh)
+    play = _begin(environment, network, levels, keys)
+    for _ in range(0, LONGEST_EPISODE, SEGMENT):
+        play = _segment(environment, network, levels, keys, play)
+        running = int(np.sum(np.asarray(play.running)[:count]))
+        progress(count - running, count)
+        if running == 0:
+            break
+    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))  # pyright: ignore[reportReturnType]
+
+
+def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
+    """Solved rate of each level name: the mean over its variants and episodes."""
+    groups: dict[str, list[bool]] = {}
+    for row in rows:
+        groups.setdefault(row.level, []).append(row.solved)
+    return {level: float(np.mean(flags)) for level, flags in groups.items()}
+
+
+def suite_mean(rates: Mapping[str, float]) -> float:
+    """The score of a suite: every level name counts the same, however many variants it has."""
+    return float(np.mean(list(rates.values())))
+
+
+def _padded(levels: Level, keys: PRNGKeyArray, mesh: Mesh | None) -> tuple[Level, PRNGKeyArray]:
+    """Repeat the last level until the devices share the batch evenly, and spread it over them."""
+    if mesh is None:
+        return levels, keys
+    missing = -keys.shape[0] % mesh.size
+    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
+
+    def pad(array: Array) -> Array:
+        return jnp.concatenate([array, jnp.repeat(array[-1:], missing, axis=0)])
+
+    return jax.device_put(jax.tree.map(pad, (levels, keys)), sharding)
+
+
+@eqx.filter_jit
+def _begin(environment: Environment, network: Network, levels: Level, keys: PRNGKeyArray) -> _Play:
+    # Step numbers start at 1, so that 0 is free for the key of the reset.
+    observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
+    count = keys.shape[0]
+    return _Play(
+        observation=observation,
+        state=state,
+        memory=network.initial_memory(count),
+        running=jnp.ones(count, bool),
+        start=jnp.ones(count, bool),
+        total=jnp.zeros(count),
+        solved=jnp.zeros(count, bool),
+        length=jnp.zeros(count, jnp.int32),
+    )
+
+
+@eqx.filter_jit
+def _segment(
+    environment: Environment, network: Network, levels: Level, keys: PRNGKeyArray, play: _Play
+) -> _Play:
+    def body(play: _Play, _: None) -> tuple[_Play, None]:
+        memory, decision = network.step(play.memory, play.observation, play.start)
+        action_keys, step_keys = jnp.moveaxis(
+            jax.vmap(jax.random.split)(_at_step(keys, play.length + 1)), 1, 0
+        )
+        action = jax.vmap(lambda policy, key: policy.sample(key))(decision.policy, action_keys)
+        step = jax.vmap(environment.step)(step_keys, levels, play.state, action)
+        ended = step.terminated | step.truncated
+        return _Play(
+            observation=step.observation,
+            state=step.state,
+            memory=memory,
+            running=play.running & ~ended,
+            start=jnp.zeros_like(play.start),
+            total=play.total + jnp.where(play.running, step.reward, 0.0),
+            solved=play.solved | (play.running & step.solved),
+            length=play.length + play.running,
+        ), None
+
+    return jax.lax.scan(body, play, length=SEGMENT)[0]
+
+
+def _at_step(keys: PRNGKeyArray, step: Array | int) -> PRNGKeyArray:
+    steps = jnp.broadcast_to(jnp.asarray(step), keys.shape)
+    return jax.vmap(jax.random.fold_in)(keys, steps)
