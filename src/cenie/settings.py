@@ -36,9 +36,9 @@ class SettingsError(ValueError):
 def setting(
     default: Any = dataclasses.MISSING,
     *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    above: float | None = None,
+    minimum: int | float | None = None,
+    maximum: int | float | None = None,
+    above: int | float | None = None,
 ) -> Any:
     """A dataclass field with bounds: `minimum <= value <= maximum` and `value > above`."""
     return dataclasses.field(
