@@ -295,10 +295,10 @@ def _prune(directory: Path, keep: int) -> None:
     """Remove valid checkpoints older than the newest `keep` valid ones; damaged ones stay for inspection.
 
     The name goes first, so that a kill in the middle leaves no half-removed checkpoint behind. What
-    cannot be removed now is tried again, and reported, at the next save.
+    cannot be removed now is tried again, and reported, by the next save.
     """
     valid = [path for path in _newest_first(directory) if _is_intact(path)]
-    with contextlib.suppress(OSError):
-        for path in valid[keep:]:
-            os.rename(path, path.with_name(f"{TEMPORARY}old-{path.name}"))
-        sweep(directory)
+    for path in valid[keep:]:
+        with contextlib.suppress(OSError):
+            doomed = path.rename(path.with_name(f"{TEMPORARY}old-{path.name}"))
+            shutil.rmtree(doomed)
