@@ -4,14 +4,18 @@ Imports no JAX, so that a wrong setting is reported before anything heavy is loa
 at the first mistake: it returns every problem with the path of its field and what is allowed there.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+_UNREADABLE: Any = object()
+"""Stands for a value that could not be read, so that other settings can still be checked."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,6 @@ def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -
         return None
     hints = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    before = len(problems)
     for name in data:
         if name not in fields:
             close = difflib.get_close_matches(str(name), fields, n=1)
@@ -119,22 +122,35 @@ def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -
     values = {}
     for name, field in fields.items():
         where = _join(path, name)
-        if name not in data:
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                problems.append(Problem(where, "missing, and it has no default"))
-            continue
-        seen = len(problems)
-        values[name] = _read(hints[name], data[name], where, problems)
-        if len(problems) == seen:
-            problems.extend(_out_of_bounds(field.metadata, values[name], where))
-    if len(problems) > before:
-        return None
+        if name in data:
+            values[name] = _read_field(hints[name], field.metadata, data[name], where, problems)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            problems.append(Problem(where, "missing, and it has no default"))
+            values[name] = _UNREADABLE
     value = kind(**values)
-    check = getattr(value, "check", None)
-    if check is not None:
-        found: Iterator[Problem] = check()
-        problems.extend(Problem(_join(path, problem.path), problem.message) for problem in found)
+    _cross_check(value, path, problems)
     return value
+
+
+def _read_field(kind: Any, metadata: Mapping[str, Any], data: Any, path: str, problems: list[Problem]) -> Any:
+    before = len(problems)
+    value = _read(kind, data, path, problems)
+    if len(problems) == before:
+        problems.extend(_out_of_bounds(metadata, value, path))
+    is_group = dataclasses.is_dataclass(value)
+    return value if is_group or len(problems) == before else _UNREADABLE
+
+
+def _cross_check(value: Any, path: str, problems: list[Problem]) -> None:
+    """Add what the dataclass's own `check` finds, as far as it gets without the unreadable settings."""
+    known = {problem.path for problem in problems}
+    check: Callable[[], Iterator[Problem]] = getattr(value, "check", lambda: iter(()))
+    # A check that touches an unreadable setting fails; what it has found before that still counts.
+    with contextlib.suppress(TypeError, AttributeError):
+        for problem in check():
+            found = Problem(_join(path, problem.path), problem.message)
+            if found.path not in known:
+                problems.append(found)
 
 
 def _out_of_bounds(metadata: Mapping[str, Any], value: Any, path: str) -> Iterator[Problem]:
