@@ -1,0 +1,312 @@
+"""The level buffer: a fixed number of slots, filled from the front. Pure functions over a frozen state.
+
+Time is counted in plays: the clock advances by 1 for every level drawn for replay and for every level
+offered for insertion, accepted or not. The staleness of a slot is the clock minus the time at which its
+level was last drawn, inserted, or offered again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from cenie.teach import identity, insertion, priority
+from cenie.teach.config import PriorityConfig, ReplayConfig
+from cenie.types import Level
+
+
+class BufferState(eqx.Module):
+    """`c` slots, of which the first `size` hold a level.
+
+    `scores` has one column per name in `score_names` and is always finite. `extras` are running maxima per
+    level (e.g. the highest return), -inf until something was seen. `ids` number the levels in the order of
+    insertion and are never used again; `parents` holds the id of the edited level, or -1, and
+    `generations` the number of edits since a generated level. Empty slots hold an example level.
+    """
+
+    levels: Level
+    scores: Float[Array, "c s"]
+    extras: dict[str, Float[Array, " c"]]
+    last_played: Int[Array, " c"]
+    inserted_at: Int[Array, " c"]
+    ids: Int[Array, " c"]
+    parents: Int[Array, " c"]
+    generations: Int[Array, " c"]
+    fingerprints: UInt32[Array, " c"]
+    size: Int[Array, ""]
+    clock: Int[Array, ""]
+    next_id: Int[Array, ""]
+    score_names: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def capacity(self) -> int:
+        return self.ids.shape[0]
+
+    @property
+    def mask(self) -> Bool[Array, " c"]:
+        """The slots that hold a level."""
+        return jnp.arange(self.capacity) < self.size
+
+    @property
+    def staleness(self) -> Int[Array, " c"]:
+        return self.clock - self.last_played
+
+
+class Insertion(eqx.Module):
+    """What became of `n` offered levels.
+
+    `slots` is where the level is stored after the whole batch, or -1. `inserted` levels entered (and may
+    have been replaced later in the same batch); `duplicates` were in the buffer already; `copies` equal
+    an earlier level of the batch and were merged with it.
+    """
+
+    slots: Int[Array, " n"]
+    inserted: Bool[Array, " n"]
+    duplicates: Bool[Array, " n"]
+    copies: Bool[Array, " n"]
+
+
+def init(
+    example: Level, capacity: int, score_names: Sequence[str], extras: Sequence[str] = ("max_return",)
+) -> BufferState:
+    """An empty buffer for levels like `example` (one level, without a leading axis)."""
+
+    def column(value: int) -> Int[Array, " c"]:
+        # A new array each time: a caller may donate the state, and a donated array must occur once.
+        return jnp.full(capacity, value, jnp.int32)
+
+    return BufferState(
+        levels=jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], capacity, axis=0), example),
+        scores=jnp.zeros((capacity, len(score_names)), jnp.float32),
+        extras={name: jnp.full(capacity, -jnp.inf) for name in extras},
+        last_played=column(0),
+        inserted_at=column(0),
+        ids=column(-1),
+        parents=column(-1),
+        generations=column(0),
+        fingerprints=jnp.zeros(capacity, jnp.uint32),
+        size=jnp.zeros((), jnp.int32),
+        clock=jnp.zeros((), jnp.int32),
+        next_id=jnp.zeros((), jnp.int32),
+        score_names=tuple(score_names),
+    )
+
+
+def probabilities(state: BufferState, mix: Float[Array, " s"], config: PriorityConfig) -> Float[Array, " c"]:
+    """The probability of each slot to be drawn next."""
+    return priority.probabilities(state.scores, mix, state.ids, state.staleness, state.mask, config)
+
+
+def levels_at(state: BufferState, slots: Int[Array, " n"]) -> Level:
+    """The levels in the given slots."""
+    return jax.tree.map(lambda leaf: leaf[slots], state.levels)
+
+
+def should_replay(state: BufferState, key: PRNGKeyArray, config: ReplayConfig) -> Bool[Array, ""]:
+    """Decide for a whole batch between replay and new levels. Consumes the key.
+
+    Never replays before `min_fill` of the slots hold a level, nor from an empty buffer.
+    """
+    # The factor undoes roundings such as 0.7 * 10 > 7.
+    needed = max(1, math.ceil(config.min_fill * state.capacity * (1 - 1e-12)))
+    chance = jnp.float32(config.replay_prob)
+    if config.schedule == "proportionate":
+        chance = jnp.minimum(chance, state.size / state.capacity)
+    return (state.size >= needed) & (jax.random.uniform(key) < chance)
+
+
+def sample(
+    state: BufferState, key: PRNGKeyArray, n: int, mix: Float[Array, " s"], config: PriorityConfig
+) -> tuple[Int[Array, " n"], BufferState]:
+    """Draw `n` slots with replacement, one after another. Consumes the key.
+
+    Each draw ages all levels by 1 and makes the drawn one fresh, which the next draw sees. The score
+    part is the same for all draws. From an empty buffer it draws slot 0.
+    """
+    mask = state.mask
+    columns = [
+        priority.transformed(column, priority.ranks(column, state.ids, mask, config), mask, config)
+        for column in state.scores.T
+    ]
+    score_part = priority.mixed(columns, mix)
+
+    def draw(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], Array]:
+        last_played, clock = carry
+        chances = priority.with_staleness(score_part, clock - last_played, mask, config)
+        slot = _inverse(chances, uniform)
+        return (last_played.at[slot].set(clock + 1), clock + 1), slot
+
+    (last_played, clock), slots = lax.scan(
+        draw, (state.last_played, state.clock), jax.random.uniform(key, (n,))
+    )
+    return slots, eqx.tree_at(lambda s: (s.last_played, s.clock), state, (last_played, clock))
+
+
+def update(
+    state: BufferState,
+    slots: Int[Array, " n"],
+    scores: Float[Array, "n s"],
+    valid: Bool[Array, " n"],
+    extras: Mapping[str, Float[Array, " n"]],
+    repeated: Literal["average", "last"] = "average",
+) -> BufferState:
+    """Write the new scores of replayed levels.
+
+    A slot that was played several times gets the average (or the last) of its valid scores. Rows that
+    are not valid or not finite leave the old score; `extras` can only grow. Ages do not change: that
+    happened when the slots were drawn.
+    """
+    stored = slots < state.size
+    together = slots[:, None] == slots
+    merged, usable = _merge(together, scores, valid & stored, repeated)
+    targets = jnp.where(usable, slots, state.capacity)
+    grown = {
+        name: values.at[jnp.where(stored, slots, state.capacity)].max(_seen(extras[name]), mode="drop")
+        for name, values in state.extras.items()
+    }
+    # Rows of one slot all write the same merged value, so that their order does not matter.
+    return eqx.tree_at(
+        lambda s: (s.scores, s.extras), state, (state.scores.at[targets].set(merged, mode="drop"), grown)
+    )
+
+
+def insert(
+    state: BufferState,
+    levels: Level,
+    scores: Float[Array, "n s"],
+    valid: Bool[Array, " n"],
+    extras: Mapping[str, Float[Array, " n"]],
+    parents: Int[Array, " n"],
+    generations: Int[Array, " n"],
+    mix: Float[Array, " s"],
+    config: ReplayConfig,
+) -> tuple[BufferState, Insertion]:
+    """Offer `n` levels one after another; see `insertion` for the rule.
+
+    Equal levels of the batch are one level, offered where the first of them stands, with the average (or
+    the last) of their valid scores. A level that is stored already gets the new score and counts as
+    played now. Levels without a valid finite score never enter.
+    """
+    n = parents.shape[0]
+    bits = identity.words(levels)
+    prints = identity.fingerprint(bits)
+    leader = identity.first_equal(bits, prints, prints, jnp.ones(n, bool), lambda index: bits[index])
+    together = leader[:, None] == leader
+    merged, eligible = _merge(together, scores, valid, config.repeated)
+    seen = {name: _shared_max(together, _seen(extras[name])) for name in state.extras}
+
+    start = insertion.standing(
+        state.scores.T, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
+    )
+    known = _find(state, bits, prints)
+    known_slot = jnp.minimum(known, state.capacity - 1)
+    copies = leader < jnp.arange(n)
+    offers = insertion.Offer(
+        scores=merged,
+        eligible=eligible,
+        merged=copies,
+        known_slot=known_slot,
+        known_id=jnp.where(known < state.capacity, state.ids[known_slot], -1),
+    )
+    end, verdict = insertion.offer_all(start, offers, mix, config)
+
+    held = (verdict.inserted | verdict.known) & (end.ids[verdict.slot] == verdict.id)
+    slots = jnp.where(held, verdict.slot, -1)
+    facts = (levels, parents, generations, verdict.clock, prints)
+    state = _write(state, end, slots, verdict.inserted, facts, seen)
+    return state, Insertion(slots[leader], verdict.inserted, verdict.known, copies)
+
+
+def find(state: BufferState, levels: Level) -> Int[Array, " n"]:
+    """The slot of each level, or -1 if it is not stored."""
+    bits = identity.words(levels)
+    found = _find(state, bits, identity.fingerprint(bits))
+    return jnp.where(found < state.capacity, found, -1)
+
+
+def count_repeats(slots: Int[Array, " n"]) -> Int[Array, ""]:
+    """How many draws of a batch repeat an earlier one."""
+    ordered = jnp.sort(slots)
+    return (ordered[1:] == ordered[:-1]).sum()
+
+
+def _find(state: BufferState, bits: UInt32[Array, "n w"], prints: UInt32[Array, " n"]) -> Int[Array, " n"]:
+    return identity.first_equal(
+        bits, prints, state.fingerprints, state.mask, lambda slots: identity.words(levels_at(state, slots))
+    )
+
+
+def _write(
+    state: BufferState,
+    end: insertion.Standing,
+    slots: Int[Array, " n"],
+    inserted: Bool[Array, " n"],
+    facts: tuple[Level, Array, Array, Array, Array],
+    seen: Mapping[str, Float[Array, " n"]],
+) -> BufferState:
+    """The state at the end of the scan, with everything that is known of the newcomers that stayed."""
+    newcomers = jnp.where(inserted & (slots >= 0), slots, state.capacity)
+    again = jnp.where(~inserted & (slots >= 0), slots, state.capacity)
+
+    def write(stored: Array, new: Array) -> Array:
+        return stored.at[newcomers].set(new.astype(stored.dtype), mode="drop")
+
+    old = (state.levels, state.parents, state.generations, state.inserted_at, state.fingerprints)
+    levels, parents, generations, inserted_at, fingerprints = jax.tree.map(write, old, facts)
+    return BufferState(
+        levels=levels,
+        scores=end.scores.T,
+        extras={
+            name: write(values, seen[name]).at[again].max(seen[name], mode="drop")
+            for name, values in state.extras.items()
+        },
+        last_played=end.last_played,
+        inserted_at=inserted_at,
+        ids=end.ids,
+        parents=parents,
+        generations=generations,
+        fingerprints=fingerprints,
+        size=end.size,
+        clock=end.clock,
+        next_id=end.next_id,
+        score_names=state.score_names,
+    )
+
+
+def _inverse(chances: Float[Array, " c"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The slot at which the cumulative chances reach (1 - uniform) of their total.
+
+    A slot of chance 0 is never returned unless all are 0, whatever the rounding of the running sum.
+    """
+    reached = jnp.where(chances > 0, jnp.cumsum(chances), 0.0)
+    return jnp.argmax(reached >= reached.max() * (1.0 - uniform))
+
+
+def _merge(
+    together: Bool[Array, "n n"],
+    scores: Float[Array, "n s"],
+    valid: Bool[Array, " n"],
+    repeated: Literal["average", "last"],
+) -> tuple[Float[Array, "n s"], Bool[Array, " n"]]:
+    """One score per group of rows that play the same level, and whether the group has any."""
+    usable = valid & jnp.isfinite(scores).all(axis=1)
+    members = together & usable
+    if repeated == "last":
+        last = jnp.where(members, jnp.arange(scores.shape[0]), 0).max(axis=1)
+        return jnp.where(usable[last][:, None], scores[last], 0.0), members.any(axis=1)
+    total = jnp.where(members[:, :, None], scores, 0.0).sum(axis=1)
+    return total / jnp.maximum(members.sum(axis=1), 1)[:, None], members.any(axis=1)
+
+
+def _shared_max(together: Bool[Array, "n n"], values: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jnp.where(together, values, -jnp.inf).max(axis=1)
+
+
+def _seen(values: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Values that may raise a running maximum: what is not finite counts as not seen."""
+    return jnp.where(jnp.isfinite(values), values, -jnp.inf)
