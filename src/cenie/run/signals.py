@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 from types import FrameType
-from typing import Self
 
 INSISTED = 130
 """Exit code after the second signal: what shells report for a process ended by Ctrl-C."""
@@ -33,7 +32,7 @@ class GracefulStop:
         """Wait at most `timeout` seconds for a request; returns whether there was one."""
         return self._requested.wait(timeout)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "GracefulStop":
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._previous_handlers = {number: signal.signal(number, _ignore) for number in self._SIGNALS}

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 _CAPACITY = 1024
 _PATIENCE = 5.0
 _OPENING_PATIENCE = 60.0
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Where metrics are copied to. All three methods are called on one thread, in this order."""
 

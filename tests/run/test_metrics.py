@@ -1,0 +1,211 @@
+"""Tables grow by whole batches, and a resumed run leaves the bytes of an uninterrupted one."""
+
+import errno
+import json
+import os
+import resource
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cenie.run.directory import EVALUATION_COLUMNS
+from cenie.run.durable import WriteError
+from cenie.run.metrics import EvaluationRow, EvaluationTable, JsonLines, cut_after
+
+
+def metrics_row(cycle: int) -> dict[str, object]:
+    return {"cycle": cycle, "loss": cycle / 3, "name": "größe"}
+
+
+def episode(number: int, level: str = "maze, 'large'") -> EvaluationRow:
+    return EvaluationRow("test", level, "plain", number, number / 7, number % 2 == 0, 10 + number)
+
+
+def write_metrics(path: Path, cycles: range) -> None:
+    table = JsonLines(path)
+    for cycle in cycles:
+        table.write([metrics_row(cycle)])
+
+
+def write_evaluations(path: Path, cycles: range) -> None:
+    table = EvaluationTable(path)
+    for cycle in cycles:
+        table.write(cycle, cycle // 2, cycle * 100, [episode(number) for number in range(3)])
+
+
+WRITERS = {"metrics.jsonl": write_metrics, "evaluations.csv": write_evaluations}
+
+
+def test_rows_are_strict_json_with_null_for_what_json_does_not_have(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    nested = {"list": [1.5, float("nan")], "array": np.asarray([1.0, np.inf])}
+    JsonLines(path).write(
+        [
+            {"cycle": 1, "nan": float("nan"), "inf": -np.inf, "count": np.int32(3), "flag": np.bool_(True)},
+            {
+                "cycle": np.int64(2),
+                "jax": jnp.float32(0.5),
+                "nested": nested,
+                "text": "a\nb",
+                "none": None,
+            },
+        ]
+    )
+    JsonLines(path).write([])
+    first, second = (json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines())
+    assert first == {"cycle": 1, "nan": None, "inf": None, "count": 3, "flag": True}
+    expected = {"list": [1.5, None], "array": [1.0, None]}
+    assert second == {"cycle": 2, "jax": 0.5, "nested": expected, "text": "a\nb", "none": None}
+
+
+@pytest.mark.parametrize("row", [{}, {"cycle": 1.0}, {"cycle": True}, {"cycle": None}])
+def test_a_row_needs_a_cycle_and_a_bad_batch_leaves_no_row(tmp_path: Path, row: dict) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with pytest.raises(ValueError, match="needs a whole number 'cycle'"):
+        JsonLines(path).write([metrics_row(1), row])
+    assert not path.exists()
+
+
+def test_evaluations_have_the_documented_columns(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.csv"
+    EvaluationTable(path).write(5, 2, 640, [episode(1)])
+    header, row = path.read_text().splitlines()
+    assert header == "cycle,updates,env_steps,suite,level,variant,episode,return,solved,length"
+    assert header == ",".join(EVALUATION_COLUMNS)
+    assert row == "5,2,640,test,\"maze, 'large'\",plain,1,0.14285714285714285,0,11"
+
+
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"), max_size=8)
+episodes = st.builds(
+    EvaluationRow,
+    names,
+    names,
+    names,
+    st.integers(0, 99),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.integers(1, 9999),
+)
+
+
+@given(st.lists(episodes, max_size=4))
+def test_evaluations_come_back_the_same(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[EvaluationRow]
+) -> None:
+    path = tmp_path_factory.mktemp("table") / "evaluations.csv"
+    EvaluationTable(path).write(3, 2, 1, rows)
+    EvaluationTable(path).write(4, 2, 1, rows)
+    assert EvaluationTable(path).read() == [(3, row) for row in rows] + [(4, row) for row in rows]
+    assert cut_after(path, 3) == len(rows)
+    assert EvaluationTable(path).read() == [(3, row) for row in rows]
+
+
+def test_a_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
+    table = EvaluationTable(tmp_path / "evaluations.csv")
+    with pytest.raises(ValueError, match="must not contain line breaks"):
+        table.write(1, 1, 1, [episode(0), episode(1, level="a\nb")])
+    assert table.read() == []
+
+
+# Resuming
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+@pytest.mark.parametrize("checkpoint", [0, 3])
+def test_a_resumed_table_has_the_bytes_of_an_uninterrupted_one(
+    tmp_path: Path, name: str, checkpoint: int
+) -> None:
+    write, path = WRITERS[name], tmp_path / name
+    write(path, range(1, 6))
+    whole = path.read_bytes()
+    path.unlink()
+    write(path, range(1, checkpoint + 1))
+    at_checkpoint = path.read_bytes() if path.exists() else b""
+    write(path, range(checkpoint + 1, 6))
+    assert path.read_bytes() == whole
+    # A kill may leave any number of bytes after those which the checkpoint counts on.
+    for end in range(len(at_checkpoint), len(whole) + 1):
+        path.write_bytes(whole[:end])
+        cut_after(path, checkpoint)
+        write(path, range(checkpoint + 1, 6))
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_cutting_counts_what_goes_and_touches_nothing_if_nothing_goes(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    assert cut_after(path, 3) == 0
+    assert not path.exists()
+    WRITERS[name](path, range(1, 5))
+    inode = path.stat().st_ino
+    assert cut_after(path, 4) == 0
+    assert path.stat().st_ino == inode
+    rows_per_cycle = 3 if name.endswith("csv") else 1
+    with path.open("ab") as file:
+        file.write(b'5,torn "line')
+    assert cut_after(path, 3) == rows_per_cycle + 1
+    assert cut_after(path, -1) == 3 * rows_per_cycle
+    assert path.read_bytes() == (
+        b"" if rows_per_cycle == 1 else ",".join(EVALUATION_COLUMNS).encode() + b"\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", [b"garbage\n", b"[1]\n", b"{}\n", b'{"cycle": null}\n', b"\xff\n", b"[" * 100_000 + b"\n", b"\n"]
+)
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_unreadable_lines_are_dropped(tmp_path: Path, name: str, line: bytes) -> None:
+    path = tmp_path / name
+    WRITERS[name](path, range(1, 3))
+    good = path.read_bytes()
+    path.write_bytes(good + line)
+    assert cut_after(path, 9) == 1
+    assert path.read_bytes() == good
+
+
+# Disks that refuse
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_a_batch_that_does_not_fit_on_the_disk_leaves_no_part_of_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    WRITERS[name](path, range(1, 5))
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
+    try:
+        with pytest.raises(WriteError, match=rf"{name}: File too large \(EFBIG\)"):
+            WRITERS[name](path, range(5, 6))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    WRITERS[name](path, range(5, 6))
+    assert len(path.read_bytes()) > len(before)
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_a_refused_sync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    lines, table = JsonLines(tmp_path / "metrics.jsonl"), EvaluationTable(tmp_path / "evaluations.csv")
+    lines.sync()
+    table.sync()
+
+    def refuse(*args: object, **options: object) -> int:
+        raise OSError(errno.EDQUOT, "refused")
+
+    monkeypatch.setattr(os, call, refuse)
+    for file in (lines, table):
+        with pytest.raises(WriteError, match=r"Disk quota exceeded \(EDQUOT\)"):
+            file.sync()
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "metrics.jsonl").symlink_to(victim)
+    with pytest.raises(WriteError, match="symbolic links"):
+        JsonLines(tmp_path / "metrics.jsonl").write([metrics_row(1)])
+    assert victim.read_text() == "precious"
