@@ -146,7 +146,7 @@ def _cross_check(value: Any, path: str, problems: list[Problem]) -> None:
     known = {problem.path for problem in problems}
     check: Callable[[], Iterator[Problem]] = getattr(value, "check", lambda: iter(()))
     # A check that touches an unreadable setting fails; what it has found before that still counts.
-    with contextlib.suppress(TypeError, AttributeError):
+    with contextlib.suppress(TypeError, AttributeError) if problems else contextlib.nullcontext():
         for problem in check():
             found = Problem(_join(path, problem.path), problem.message)
             if found.path not in known:
