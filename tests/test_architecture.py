@@ -1,0 +1,220 @@
+"""A line of code knows its room: import direction, modules free of JAX, and nothing that runs foreign code.
+
+types, settings  <-  envs, student, novelty (uses nothing of the library)  <-  teach  <-  run
+result files on disk  <-  report
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+FILES = sorted((SOURCE / "cenie").rglob("*.py"))
+
+SHARED = {"cenie.types", "cenie.settings"}
+ALLOWED: dict[str, set[str]] = {
+    "cenie": set(),
+    "cenie.types": set(),
+    "cenie.settings": set(),
+    "cenie.novelty": set(),
+    "cenie.envs": SHARED,
+    "cenie.student": SHARED,
+    "cenie.teach": SHARED | {"cenie.envs", "cenie.student", "cenie.novelty"},
+    "cenie.bridges": SHARED | {"cenie.envs", "cenie.novelty", "cenie.teach"},
+    # The names and columns of the result files; neither loads JAX.
+    "cenie.report": {"cenie.run.directory", "cenie.run.metrics"},
+    "cenie.run": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "report")},
+}
+"""What each room may import of the library, besides itself and the version in `cenie`."""
+
+WITHOUT_JAX = (
+    "cenie.settings",
+    "cenie.run.config",
+    "cenie.run.presets",
+    "cenie.run.directory",
+    "cenie.run.durable",
+    "cenie.run.metrics",
+    "cenie.run.signals",
+    "cenie.run.sinks",
+)
+"""Modules that must load without JAX, so that help and mistakes in settings appear at once."""
+
+HEAVY = {"jax", "jaxlib", "equinox", "optax"}
+
+FORBIDDEN = re.compile(
+    r"\b(c?pickle|cloudpickle|dill|marshal|shelve|joblib|yaml|allow_pickle)\b"
+    r"|(?<![\w.])(eval|exec|compile|__import__)\("
+    r"|\btorch\.load\b|\bnp\.load\b|\bnumpy\.load\b"
+)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path.read_text(encoding="utf-8") for path in FILES}
+
+
+def imports(tree: ast.AST, module: str, *, top_level: bool = False) -> Iterator[str]:
+    """Absolute names of imported modules (`from a import b` gives `a.b` if that is a module, else `a`)."""
+    for node in tree.body if top_level and isinstance(tree, ast.Module) else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = ".".join(module.split(".")[: -node.level]) if node.level else ""
+            base = ".".join(filter(None, (parent, node.module)))
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in MODULES else base
+
+
+def is_within(module: str, rooms: set[str]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+def room_of(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def wrong_imports(module: str, text: str) -> list[str]:
+    room = room_of(module)
+    allowed = ALLOWED.get(room)
+    if allowed is None:
+        return [f"{module} is in no known room: add the room to ALLOWED"]
+    used = {
+        name for name in imports(ast.parse(text), module) if is_within(name, {"cenie"}) and name != "cenie"
+    }
+    return [
+        f"{module} imports {name}"
+        for name in sorted(ours)
+        if not is_within(name, allowed) and (room == "cenie" or not is_within(name, {room}))
+    ]
+
+
+def without_prose(text: str) -> str:
+    """The code without comments and docstrings, which may speak of what the code must not do."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            if (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and isinstance(child.value.value, str)
+            ):
+                child.value.value = ""
+    return ast.unparse(tree)
+
+
+def heavy_chain(module: str, seen: set[str]) -> list[str] | None:
+    """How `module` comes to import JAX when it is loaded, or None if it does not."""
+    seen.add(module)
+    for name in imports(ast.parse(MODULES[module]), module, top_level=True):
+        if name.split(".")[0] in HEAVY:
+            return [module, name]
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            loaded = ".".join(parts[:length])
+            chain = heavy_chain(loaded, seen) if loaded in MODULES and loaded not in seen else None
+            if chain:
+                return [module, *chain]
+    return None
+
+
+def test_the_package_is_found() -> None:
+    assert {"cenie", "cenie.types", "cenie.settings", "cenie.run.checkpoint"} <= MODULES.keys()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module: str) -> None:
+    assert wrong_imports(module, MODULES[module]) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_can_run_foreign_code(module: str) -> None:
+    assert [match.group() for match in FORBIDDEN.finditer(without_prose(MODULES[module]))] == []
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if not is_within(name, {"cenie.run", "cenie.report"})]
+)
+def test_only_run_and_report_print_read_clocks_or_touch_files(module: str) -> None:
+    code = without_prose(MODULES[module])
+    assert re.findall(r"(?<![\w.])(?:print|open|input)\(", code) == []
+    used = {name.split(".")[0] for name in imports(ast.parse(code), module)}
+    assert not used & {"time", "datetime", "logging", "os", "pathlib", "shutil", "socket", "subprocess"}
+
+
+@pytest.mark.parametrize("module", [*WITHOUT_JAX, *(name for name in MODULES if name.endswith(".config"))])
+def test_settings_and_files_load_without_jax(module: str) -> None:
+    assert heavy_chain(module, set()) is None
+
+
+@pytest.mark.parametrize("module", [module_name(path) for path in FILES if path.name == "__init__.py"])
+def test_packages_hold_no_code(module: str) -> None:
+    """An empty `__init__` keeps `import cenie.novelty` from loading the other rooms."""
+    allowed = (ast.Expr,) if module != "cenie" else (ast.Expr, ast.Assign)
+    assert all(isinstance(node, allowed) for node in ast.parse(MODULES[module]).body)
+
+
+# The checks themselves must be able to fail.
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("cenie.envs.maze.level", "from cenie.student import ppo"),
+        ("cenie.envs.maze.level", "from cenie.run.checkpoint import save"),
+        ("cenie.student.ppo", "import cenie.envs.base"),
+        ("cenie.student.ppo", "def f():\n    from cenie.teach import cycle"),
+        ("cenie.novelty.mixture", "from cenie.types import Level"),
+        ("cenie.novelty.mixture", "from cenie import types"),
+        ("cenie.novelty.mixture", "from ..types import Level"),
+        ("cenie.teach.cycle", "from cenie.run import config"),
+        ("cenie.report.page", "from cenie.run.train import train"),
+        ("cenie.types", "from cenie.envs import base"),
+        ("cenie.utils", ""),
+    ],
+)
+def test_a_wrong_import_is_found(module: str, line: str) -> None:
+    assert len(wrong_imports(module, line)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("cenie.envs.maze.level", "from cenie.types import Level\nfrom cenie.envs.base import Domain"),
+        ("cenie.teach.cycle", "from cenie.envs import base\nimport cenie.student.ppo"),
+        ("cenie.run.train", "from cenie.teach import cycle\nfrom cenie import __version__"),
+        ("cenie.novelty.mixture", "import jax\nimport numpy as np\nfrom cenie.novelty import kmeans"),
+    ],
+)
+def test_a_right_import_is_accepted(module: str, line: str) -> None:
+    assert wrong_imports(module, line) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import yaml",
+        "np.load(path, allow_pickle=True)",
+        "torch.load(path)",
+        "eval(text)",
+        "exec (text)",
+        "importlib.import_module('pickle')",
+    ],
+)
+def test_code_that_could_run_foreign_code_is_found(line: str) -> None:
+    assert FORBIDDEN.search(without_prose(line))
+
+
+@pytest.mark.parametrize(
+    "line", ['"""No pickle, no eval(x)."""', "x = 1  # exec(x)", "jax.eval_shape(f, x)", "re.compile('a')"]
+)
+def test_prose_and_similar_names_are_accepted(line: str) -> None:
+    assert not FORBIDDEN.search(without_prose(line))
