@@ -85,9 +85,7 @@ def wrong_imports(module: str, text: str) -> list[str]:
     allowed = ALLOWED.get(room)
     if allowed is None:
         return [f"{module} is in no known room: add the room to ALLOWED"]
-    used = {
-        name for name in imports(ast.parse(text), module) if is_within(name, {"cenie"}) and name != "cenie"
-    }
+    ours = {name for name in imports(ast.parse(text), module) if name.startswith("cenie.")}
     return [
         f"{module} imports {name}"
         for name in sorted(ours)

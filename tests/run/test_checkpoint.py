@@ -24,6 +24,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as to_safetensors
 
 from cenie.run.checkpoint import CheckpointError, digest, load_newest, save, sweep
+from cenie.run.directory import RunDirectoryError
 
 LIKE = {"w": np.zeros((8, 8), np.float32), "n": np.zeros((), np.int32)}
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -116,7 +117,7 @@ def test_typed_keys_come_back_as_typed_keys(tmp_path: Path, impl: str) -> None:
 
 def test_a_key_of_another_kind_does_not_fit(tmp_path: Path) -> None:
     save(tmp_path, {"key": jax.random.key(0, impl="rbg")}, step=0, facts={})
-    with pytest.raises(CheckpointError, match=r"\['key'\] is key<rbg>\[\], expected key<fry>\[\]"):
+    with pytest.raises(RunDirectoryError, match=r"\['key'\] is key<rbg>\[\], expected key<fry>\[\]"):
         load_newest(tmp_path, {"key": jax.random.key(0, impl="threefry2x32")})
 
 
@@ -212,7 +213,7 @@ def test_saving_the_same_state_again_leaves_the_files_alone(tmp_path: Path) -> N
 )
 def test_a_tree_of_another_shape_is_refused_by_name(tmp_path: Path, like: dict, reason: str) -> None:
     save(tmp_path, state(1), step=1, facts={})
-    with pytest.raises(CheckpointError, match="no checkpoint can be loaded") as caught:
+    with pytest.raises(RunDirectoryError, match="no checkpoint can be loaded") as caught:
         load_newest(tmp_path, like)
     assert reason in str(caught.value)
 

@@ -24,8 +24,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_safetensors
 from safetensors.numpy import save as to_safetensors
 
-from cenie.run.directory import free_name
-from cenie.run.durable import TEMPORARY, explain, read_limited, strict_json, sync_directory, write_new
+from cenie.run.directory import RunDirectoryError, free_name
+from cenie.run.durable import (
+    TEMPORARY,
+    WriteError,
+    explain,
+    read_limited,
+    strict_json,
+    sync_directory,
+    write_new,
+)
 
 FORMAT = 1
 ARRAYS = "arrays.safetensors"
@@ -37,12 +45,8 @@ _PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {
 }
 
 
-class CheckpointError(OSError):
-    """A checkpoint could not be written (earlier ones are unchanged), or none that is there can be loaded."""
-
-    def __init__(self, message: str, errno: int | None = None):
-        super().__init__(message)
-        self.errno = errno
+class CheckpointError(WriteError):
+    """A checkpoint could not be written; earlier ones are unchanged and load."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def load_newest(directory: Path, like: Any) -> Loaded | None:
 
     `like` gives the structure and the leaves that are not arrays; its arrays may be
     `jax.ShapeDtypeStruct`. Restored arrays are NumPy arrays on the host (typed PRNG keys are JAX arrays);
-    the caller places them. Raises `CheckpointError`, naming each reason, if there are checkpoints but none
+    the caller places them. Raises `RunDirectoryError`, naming each reason, if there are checkpoints but none
     can be used: starting again from nothing must be the user's decision. Nothing is repaired or removed,
     so reading beside a running writer is safe.
     """
@@ -112,7 +116,7 @@ def load_newest(directory: Path, like: Any) -> Loaded | None:
         else:
             return Loaded(tree, manifest["step"], manifest["facts"], skipped)
     if skipped:
-        raise CheckpointError("no checkpoint can be loaded:\n" + "\n".join(skipped))
+        raise RunDirectoryError("no checkpoint can be loaded:\n" + "\n".join(skipped))
     return None
 
 
