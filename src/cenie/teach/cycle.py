@@ -64,7 +64,7 @@ def init(setup: Setup, seed: int) -> TrainState:
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
         student=init_student(setup.student, network),
-        teacher=teacher.init(setup.curriculum),
+        teacher=teacher.init(setup.curriculum, setup.student.num_levels),
     )
 
 
@@ -97,6 +97,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         assignment,
         rollout,
         advantages_for(setup.student, state.student, rollout),
+        setup.student.ppo.gamma,
         tell_key,
     )
     counters = Counters(

@@ -161,11 +161,18 @@ def _victim(now: Standing, mix: Float[Array, " s"], config: PriorityConfig) -> I
     mask = jnp.arange(capacity) < now.size
     parts = [priority.transformed(row, rank, mask, config) for row, rank in zip(now.scores, now.ranks)]
     total = priority.with_staleness(priority.mixed(parts, mix), now.clock - now.last_played, mask, config)
-    # Without the barrier the compiler may compute `total` twice, rounded differently, and find no minimum.
-    total = lax.optimization_barrier(jnp.where(mask, total, jnp.inf))
-    lowest = total == total.min()
-    depth = lax.optimization_barrier(jnp.where(lowest, (mix[:, None] * now.ranks).sum(axis=0), -1.0))
-    return jnp.where(depth == depth.max(), jnp.arange(capacity), capacity).min()
+    total = jnp.where(mask, total, jnp.inf)
+    depth = (mix[:, None] * now.ranks).sum(axis=0)
+    worst = (jnp.float32(jnp.inf), jnp.float32(-jnp.inf), jnp.int32(capacity))
+    index = jnp.arange(capacity, dtype=jnp.int32)
+    return jnp.minimum(lax.reduce((total, depth, index), worst, _weaker, (0,))[2], capacity - 1)
+
+
+def _weaker(one: tuple[Array, Array, Array], other: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+    """Of two (probability, rank, slot): the one to replace first."""
+    behind = (one[1] > other[1]) | ((one[1] == other[1]) & (one[2] < other[2]))
+    first = (one[0] < other[0]) | ((one[0] == other[0]) & behind)
+    return tuple(jnp.where(first, a, b) for a, b in zip(one, other))
 
 
 def _log_sums(

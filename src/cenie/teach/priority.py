@@ -116,9 +116,14 @@ def with_staleness(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """(1 - c) P_S + c P_C, with P_C proportional to how long ago a level was played."""
+    """(1 - c) P_S + c P_C, with P_C proportional to how long ago a level was played.
+
+    Written with one product and with its addend behind a selection, so that there is only one way to
+    contract it into a fused multiply-add: otherwise the bits would depend on what computed `score_part`.
+    """
     stale_part = _normalised(jnp.where(mask, staleness, 0).astype(jnp.float32), mask)
-    return (1.0 - config.staleness_coef) * score_part + config.staleness_coef * stale_part
+    score_part = jnp.where(mask, score_part, 0.0)
+    return score_part + config.staleness_coef * (stale_part - score_part)
 
 
 def _normalised(weights: Float[Array, " c"], mask: Bool[Array, " c"]) -> Float[Array, " c"]:

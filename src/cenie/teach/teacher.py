@@ -1,25 +1,70 @@
-"""The two halves of every teacher: `ask` chooses levels, `tell` takes in what became of them."""
+"""The two halves of every teacher: `ask` chooses levels, `tell` takes in what became of them.
 
+A cycle plays one batch of levels. After a replay an editing teacher may ask for the edited levels in the
+next cycle, so that children are played by the student that has learned from their parents.
+"""
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
-from cenie.types import Advantages, Rollout
+from cenie.teach import buffer as buffers
+from cenie.teach.buffer import BufferState
+from cenie.teach.curriculum import (
+    EDIT,
+    NEW,
+    REPLAY,
+    Assignment,
+    Curriculum,
+    Editing,
+    Replay,
+    ReplayState,
+    TeacherState,
+)
+from cenie.teach.scores import ScoreInputs, episode_outcomes
+from cenie.types import Advantages, Level, Rollout
+
+MAX_RETURN = "max_return"
+PARENTS = 4
+"""How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
 
 
-def init(curriculum: Curriculum) -> TeacherState:
+def init(curriculum: Curriculum, num_levels: int) -> TeacherState:
     """The state of a teacher that has not seen anything yet."""
-    del curriculum
-    return TeacherState()
+    replay = curriculum.replay
+    if replay is None:
+        return TeacherState()
+    example = curriculum.generate(jax.random.key(0))
+    names = [score.name for score in replay.scores]
+    return TeacherState(
+        ReplayState(
+            buffer=buffers.init(example, replay.config.capacity, names, (MAX_RETURN,)),
+            edit_due=jnp.asarray(False),
+            replayed=jnp.zeros(num_levels, jnp.int32),
+            replayed_score=jnp.zeros(num_levels),
+        )
+    )
 
 
 def ask(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Assignment, TeacherState]:
     """Choose the `num_levels` levels of the next cycle. Consumes the key."""
-    levels = jax.vmap(curriculum.generate)(jax.random.split(key, num_levels))
-    return Assignment(levels=levels, learn=jnp.asarray(curriculum.learn_on_new)), state
+    replay, editing, past = curriculum.replay, curriculum.editing, state.replay
+    if replay is None or past is None:
+        return _ask_new(curriculum, key, num_levels), state
+    decide_key, levels_key = jax.random.split(key)
+    replays = buffers.should_replay(past.buffer, decide_key, replay.config)
+    kind = jnp.where(past.edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
+    branches = [
+        lambda: (_ask_new(curriculum, levels_key, num_levels), past.buffer),
+        lambda: _ask_replay(replay, past.buffer, levels_key, num_levels),
+    ]
+    if editing is not None:
+        branches.append(lambda: (_ask_edited(editing, past, levels_key), past.buffer))
+    assignment, buffer = jax.lax.switch(kind, branches)
+    return assignment, TeacherState(eqx.tree_at(lambda r: r.buffer, past, buffer))
 
 
 def tell(
@@ -28,8 +73,104 @@ def tell(
     assignment: Assignment,
     rollout: Rollout,
     advantages: Advantages,
+    gamma: float,
     key: PRNGKeyArray,
 ) -> tuple[TeacherState, dict[str, Array]]:
     """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key."""
-    del curriculum, assignment, rollout, advantages, key
-    return state, {}
+    replay, past = curriculum.replay, state.replay
+    if replay is None or past is None:
+        return state, {"kind": assignment.kind}
+    buffer = past.buffer
+    outcomes = episode_outcomes(rollout)
+    replayed = assignment.kind == REPLAY
+    remembered = jnp.where(replayed, buffer.extras[MAX_RETURN][assignment.slots], -jnp.inf)
+    max_return = jnp.maximum(remembered, outcomes.max_return)
+    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated)
+    scores = jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
+    valid, extras = outcomes.completed, {MAX_RETURN: max_return}
+
+    def update() -> tuple[BufferState, Array, Array]:
+        updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
+        return updated, jnp.zeros((), jnp.int32), buffers.count_repeats(assignment.slots)
+
+    def insert() -> tuple[BufferState, Array, Array]:
+        lineage = assignment.parents, assignment.generations
+        offered = (assignment.levels, scores, valid, extras, *lineage)
+        inserted, info = buffers.insert(buffer, *offered, replay.mix, replay.config)
+        return inserted, info.inserted.sum(), (info.duplicates | info.copies).sum()
+
+    present, inserted, duplicates = jax.lax.cond(replayed, update, insert)
+    edit_due = jnp.asarray(False)
+    if curriculum.editing is not None:
+        edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
+    slots = jnp.where(replayed, assignment.slots, past.replayed)
+    state = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]))
+    metrics = {"kind": assignment.kind, "inserted": inserted, "duplicates": duplicates}
+    return state, {**metrics, **_buffer_metrics(replay, present)}
+
+
+def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: Editing) -> Int[Array, " n"]:
+    """The slots whose levels are edited, one for each child."""
+    if editing.parents == "batch":
+        return slots
+    count = slots.shape[0]
+    # A level drawn several times is one candidate, unless there are too few different ones.
+    repeated = jnp.tril(slots[:, None] == slots, -1).any(axis=1)
+    value = score if editing.parents == "easy" else -score
+    order = jnp.lexsort((value, repeated))
+    chosen = slots[order[: min(PARENTS, count)]]
+    return chosen[jnp.arange(count) % chosen.shape[0]]
+
+
+def _ask_new(curriculum: Curriculum, key: PRNGKeyArray, num_levels: int) -> Assignment:
+    levels = jax.vmap(curriculum.generate)(jax.random.split(key, num_levels))
+    nothing = jnp.zeros(num_levels, jnp.int32)
+    learn = jnp.asarray(curriculum.learn_on_new)
+    return Assignment(jnp.asarray(NEW), levels, learn, nothing, nothing - 1, nothing)
+
+
+def _ask_replay(
+    replay: Replay, buffer: BufferState, key: PRNGKeyArray, num_levels: int
+) -> tuple[Assignment, BufferState]:
+    slots, buffer = buffers.sample(buffer, key, num_levels, replay.mix, replay.config.priority)
+    return Assignment(
+        kind=jnp.asarray(REPLAY),
+        levels=buffers.levels_at(buffer, slots),
+        learn=jnp.asarray(True),
+        slots=slots,
+        parents=buffer.parents[slots],
+        generations=buffer.generations[slots],
+    ), buffer
+
+
+def _ask_edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Assignment:
+    slots = select_parents(past.replayed, past.replayed_score, editing)
+    parents: Level = buffers.levels_at(past.buffer, slots)
+    return Assignment(
+        kind=jnp.asarray(EDIT),
+        levels=jax.vmap(editing.edit)(jax.random.split(key, slots.shape[0]), parents),
+        learn=jnp.asarray(False),
+        slots=jnp.zeros_like(slots),
+        parents=past.buffer.ids[slots],
+        generations=past.buffer.generations[slots] + 1,
+    )
+
+
+def _buffer_metrics(replay: Replay, buffer: BufferState) -> dict[str, Array]:
+    """The buffer in numbers; `weighted` means are over the probabilities of replay."""
+    chances = buffers.probabilities(buffer, replay.mix, replay.config.priority)
+    share = buffer.mask / jnp.maximum(buffer.size, 1)
+    metrics = {
+        "buffer_size": buffer.size,
+        "buffer_fill": buffer.size / buffer.capacity,
+        "generation": jnp.sum(share * buffer.generations),
+        "generation_weighted": jnp.sum(chances * buffer.generations),
+        "score_age": jnp.sum(share * buffer.staleness),
+        "largest_chance": jnp.max(chances),
+    }
+    for index, name in enumerate(buffer.score_names):
+        column = buffer.scores[:, index]
+        metrics[name] = jnp.sum(share * column)
+        metrics[f"{name}_weighted"] = jnp.sum(chances * column)
+        metrics[f"{name}_total"] = jnp.sum(jnp.where(buffer.mask, column, 0.0))
+    return metrics
