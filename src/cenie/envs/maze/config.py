@@ -1,0 +1,41 @@
+"""Settings of the maze domain. Imports no JAX."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from cenie.settings import Problem, setting
+
+Operation = Literal["wall", "empty", "goal", "agent"]
+
+
+@dataclass(frozen=True)
+class MazeConfig:
+    """Mazes of `size` x `size` tiles inside a border of walls, and how levels are drawn and edited.
+
+    `reward_decay` is c in the reward 1 - c t / H of a success at step t of H (0.9 as in the original code,
+    1.0 as in the paper's text). `redraw_direction` draws the first direction of each episode afresh and
+    ignores the one of the level.
+    """
+
+    size: int = setting(13, minimum=3, maximum=128)
+    max_steps: int = setting(250, minimum=1, maximum=1_000_000)
+    num_actions: Literal[3, 7] = 7
+    reward_decay: float = setting(0.9, minimum=0.0, maximum=1.0)
+    redraw_direction: bool = False
+
+    coupled_budget: bool = False
+    """The generator "uniform60" derives the number of walls from the place of the first one."""
+    replacement: bool = True
+    """Generators draw wall places with replacement, so that the final number of walls is below the budget."""
+
+    num_edits: int = setting(5, minimum=1, maximum=1000)
+    edit_operations: tuple[Operation, ...] = ("wall", "empty", "goal")
+
+    def check(self) -> Iterator[Problem]:
+        if not self.edit_operations or len(set(self.edit_operations)) < len(self.edit_operations):
+            yield Problem("edit_operations", "must list at least one operation, and none of them twice")
+        if self.coupled_budget and not self.replacement:
+            yield Problem("coupled_budget", "needs replacement = true")
+        if not self.replacement and self.size**2 < 61:
+            yield Problem("replacement", "59 distinct walls, a goal and a start need a size of at least 8")

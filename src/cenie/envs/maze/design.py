@@ -1,0 +1,126 @@
+"""Designing a maze as an environment: the level editor that a learned teacher plays."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
+
+from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.generate import BUDGETS, assemble, place_start
+from cenie.envs.maze.level import MazeLevel
+from cenie.envs.maze.observe import EMPTY, GOAL, WALL
+from cenie.types import Step
+
+NOISE = 50
+_AGENT = 10
+_MISSING = -1
+
+
+class DesignTask(eqx.Module):
+    """What the designer is given: the wall budget, and whether its first action scales it down."""
+
+    budget: Int[Array, "*n"]
+    uniform: Bool[Array, "*n"]
+
+
+class DesignState(eqx.Module):
+    """The maze so far, by tile numbers; the goal and the start are -1 until they are placed."""
+
+    walls: Bool[Array, "*n tiles"]
+    goal: Int[Array, "*n"]
+    start: Int[Array, "*n"]
+    direction: Int[Array, "*n"]
+    budget: Int[Array, "*n"]
+    time: Int[Array, "*n"]
+
+
+class DesignObservation(eqx.Module):
+    """`image[x, y]`: the whole grid with its border; `noise` is drawn anew at each step."""
+
+    image: UInt8[Array, "*n s s 3"]
+    time: Int[Array, "*n"]
+    noise: Float[Array, "*n z"]
+
+
+class MazeDesign(Environment):
+    """Choose a tile per step: first the walls, then the goal, then the start; later actions are ignored.
+
+    All rewards are 0: the utility of the finished maze is known only after students have played it.
+    """
+
+    config: MazeConfig = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+    observation_space: PyTree = eqx.field(static=True)
+    action_space: Space = eqx.field(static=True)
+
+    def __init__(self, config: MazeConfig, name: str):
+        side = config.size + 2
+        self.config = config
+        self.max_steps = BUDGETS[name] + 2
+        self.action_space = Discrete(config.size**2)
+        spaces = [
+            Box((side, side, 3), 0, _AGENT, "uint8"),
+            Discrete(self.max_steps + 1),
+            Box((NOISE,), 0.0, 1.0),
+        ]
+        blank = DesignObservation(jnp.zeros((side, side, 3), jnp.uint8), jnp.int32(0), jnp.zeros(NOISE))
+        self.observation_space = jax.tree.unflatten(jax.tree.structure(blank), spaces)
+
+    def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
+        """An empty maze whose start direction is already drawn. Consumes the key."""
+        noise_key, direction_key = jax.random.split(key)
+        state = DesignState(
+            walls=jnp.zeros(self.config.size**2, bool),
+            goal=jnp.int32(_MISSING),
+            start=jnp.int32(_MISSING),
+            direction=jax.random.randint(direction_key, (), 0, 4, jnp.int32),
+            budget=jnp.asarray(level.budget, jnp.int32),
+            time=jnp.int32(0),
+        )
+        return self._observe(noise_key, state), state
+
+    def step(self, key: PRNGKeyArray, level: DesignTask, state: DesignState, action: Int[Array, ""]) -> Step:
+        """Place one thing at the tile. Consumes the key."""
+        noise_key, place_key = jax.random.split(key)
+        scaled = level.budget * action // self.config.size**2
+        budget = jnp.where(level.uniform & (state.time == 0), scaled, state.budget)
+        is_wall, is_goal, is_start = state.time < budget, state.time == budget, state.time == budget + 1
+        cleared = state.walls.at[action].set(False)
+        started, start = place_start(place_key, state.walls, state.goal, action)
+        walls = jnp.where(is_wall, state.walls.at[action].set(True), state.walls)
+        walls = jnp.where(is_goal, cleared, jnp.where(is_start, started, walls))
+        state = DesignState(
+            walls=walls,
+            goal=jnp.where(is_goal, action, state.goal),
+            start=jnp.where(is_start, start, state.start),
+            direction=state.direction,
+            budget=budget,
+            time=state.time + 1,
+        )
+        finished = state.time >= level.budget + 2
+        no = jnp.zeros((), bool)
+        return Step(self._observe(noise_key, state), state, jnp.float32(0.0), finished, no, no)
+
+    def finished_level(self, state: DesignState) -> MazeLevel:
+        """The maze of a finished design."""
+        return assemble(state.walls, state.goal, state.start, state.direction, self.config)
+
+    def _observe(self, key: PRNGKeyArray, state: DesignState) -> DesignObservation:
+        """The grid so far, the time and new noise. Consumes the key."""
+        size = self.config.size
+        codes = jnp.asarray(np.array([EMPTY, WALL], np.uint8))[state.walls.astype(jnp.int32)]
+        tiles = jnp.arange(size**2)[:, None]
+        codes = jnp.where(tiles == state.goal, jnp.array(GOAL, jnp.uint8), codes)
+        agent = jnp.array([_AGENT, 0, 0], jnp.uint8).at[2].set(state.direction.astype(jnp.uint8))
+        codes = jnp.where(tiles == state.start, agent, codes)
+        inside = codes.reshape(size, size, 3).swapaxes(0, 1)
+        border = jnp.broadcast_to(jnp.array(WALL, jnp.uint8), (size + 2, size + 2, 3))
+        image = border.at[1:-1, 1:-1].set(inside)
+        return DesignObservation(image, state.time, jax.random.uniform(key, (NOISE,)))
+
+
+def design_task(name: str) -> DesignTask:
+    """The task in which the designer takes the place of the named generator."""
+    return DesignTask(jnp.int32(BUDGETS[name]), jnp.array(name == "uniform60"))

@@ -1,0 +1,27 @@
+"""The maze domain: everything the teacher and the evaluator need of it."""
+
+from functools import partial
+
+from cenie.envs.base import Domain
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.dynamics import Maze
+from cenie.envs.maze.edit import edit
+from cenie.envs.maze.formats import from_json, to_json
+from cenie.envs.maze.generate import BUDGETS, generate
+from cenie.envs.maze.level import stack_levels, statistics
+from cenie.envs.maze.suites import suites
+
+
+def maze_domain(config: MazeConfig) -> Domain:
+    """The domain of mazes with the given settings."""
+    return Domain(
+        name="maze",
+        environment=Maze(config),
+        generators={name: partial(generate, config, name) for name in BUDGETS},
+        edit=partial(edit, num_edits=config.num_edits, operations=config.edit_operations),
+        statistics=statistics,
+        suites=suites(),
+        stack=stack_levels,
+        to_json=to_json,
+        from_json=from_json,
+    )

@@ -1,0 +1,74 @@
+"""The ACCEL editor: a few random changes of a level, repaired so that it stays valid."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from cenie.envs.maze.config import Operation
+from cenie.envs.maze.generate import random_free_tile, tile_to_place
+from cenie.envs.maze.level import MazeLevel
+
+_MISSING = -1
+
+
+class _Draft(eqx.Module):
+    """A level by tile numbers, in which the goal and the start may be missing for the time being."""
+
+    walls: Bool[Array, " tiles"]
+    goal: Int[Array, ""]
+    start: Int[Array, ""]
+
+
+def edit(
+    key: PRNGKeyArray, level: MazeLevel, *, num_edits: int, operations: tuple[Operation, ...]
+) -> MazeLevel:
+    """Change up to `num_edits` tiles, each by a uniformly drawn operation. Consumes the key.
+
+    Tiles are drawn with replacement and each distinct one is edited once, in the order of the draw. The
+    tile is cleared first; a goal or a start that was cleared and not placed again goes to a random free
+    tile at the end. The direction, the time limit and the occlusion stay.
+    """
+    tile_key, kind_key, goal_key, start_key = jax.random.split(key, 4)
+    width = level.wall_map.shape[1]
+    tiles = jax.random.randint(tile_key, (num_edits,), 0, level.wall_map.size, jnp.int32)
+    kinds = jax.random.randint(kind_key, (num_edits,), 0, len(operations), jnp.int32)
+    repeated = jnp.any(jnp.tril(tiles[:, None] == tiles[None, :], k=-1), axis=1)
+
+    def apply(draft: _Draft, change: tuple[Array, Array, Array]) -> tuple[_Draft, None]:
+        tile, kind, skip = change
+        put = {name: kind == index for index, name in enumerate(operations)}
+        no = jnp.zeros((), bool)
+        goal = jnp.where(draft.goal == tile, _MISSING, draft.goal)
+        start = jnp.where(draft.start == tile, _MISSING, draft.start)
+        changed = _Draft(
+            draft.walls.at[tile].set(put.get("wall", no)),
+            jnp.where(put.get("goal", no), tile, goal),
+            jnp.where(put.get("agent", no), tile, start),
+        )
+        return jax.tree.map(lambda old, new: jnp.where(skip, old, new), draft, changed), None
+
+    draft = _Draft(
+        jnp.asarray(level.wall_map).reshape(-1),
+        jnp.asarray(level.goal[1] * width + level.goal[0], jnp.int32),
+        jnp.asarray(level.start[1] * width + level.start[0], jnp.int32),
+    )
+    draft, _ = jax.lax.scan(apply, draft, (tiles, kinds, repeated))
+    walls, goal = _replace(goal_key, draft.walls, draft.goal, taken=draft.start)
+    walls, start = _replace(start_key, walls, draft.start, taken=goal)
+    return MazeLevel(
+        wall_map=walls.reshape(level.wall_map.shape),
+        goal=tile_to_place(goal, width),
+        start=tile_to_place(start, width),
+        direction=level.direction,
+        time_limit=level.time_limit,
+        occluded=level.occluded,
+    )
+
+
+def _replace(
+    key: PRNGKeyArray, walls: Bool[Array, " tiles"], tile: Int[Array, ""], taken: Int[Array, ""]
+) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
+    """The tile, or a random free one if it is missing, with no wall on it. Consumes the key."""
+    tile = jnp.where(tile == _MISSING, random_free_tile(key, walls, taken), tile)
+    return walls.at[tile].set(False), tile

@@ -1,0 +1,162 @@
+"""Levels as text and as JSON, read strictly: whatever is malformed is refused with a reason."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from cenie.envs.maze.level import MazeLevel, make_level
+
+MAX_SIDE = 128
+MAX_CHARACTERS = 100_000
+MAX_TIME_LIMIT = 10_000_000
+_ARROWS = ">v<^"
+_FIELDS = ("walls", "goal", "start", "direction", "time_limit", "occluded")
+
+
+def read_level(source: str | bytes) -> MazeLevel:
+    """A level from the contents of a file, JSON if it starts with a brace, else text."""
+    if len(source) > MAX_CHARACTERS:
+        raise ValueError(f"a level has at most {MAX_CHARACTERS} characters, this has {len(source)}")
+    if isinstance(source, bytes):
+        try:
+            source = source.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the level is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    if not source.lstrip().startswith("{"):
+        return from_text(source)
+    try:
+        data = json.loads(source, object_pairs_hook=_unique_fields)
+    except RecursionError:
+        raise ValueError("the level is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the level is not valid JSON: {error}") from None
+    return from_json(data)
+
+
+def to_text(level: MazeLevel) -> str:
+    """Rows of `#` wall, `.` empty, `G` goal and `>` `v` `<` `^` start, below a header."""
+    tiles = np.where(np.asarray(level.wall_map), "#", ".")
+    tiles[level.goal[1], level.goal[0]] = "G"
+    tiles[level.start[1], level.start[0]] = _ARROWS[int(level.direction)]
+    header = [f"time_limit: {int(level.time_limit)}", f"occluded: {str(bool(level.occluded)).lower()}"]
+    return "\n".join(header + ["".join(row) for row in tiles]) + "\n"
+
+
+def from_text(text: str, *, time_limit: int = 250) -> MazeLevel:
+    """The level of a text. The header lines may be left out; then the view is open and H is `time_limit`."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"a level has at most {MAX_CHARACTERS} characters, this has {len(text)}")
+    lines = [line.strip() for line in text.strip().splitlines()]
+    header: dict[str, Any] = {}
+    while lines and ":" in lines[0]:
+        name, value = (part.strip() for part in lines.pop(0).split(":", 1))
+        if name in header:
+            raise ValueError(f"the header names {name!r} twice")
+        header[name] = _header_value(name, value)
+    tiles = _rectangle(lines, "#.G" + _ARROWS)
+    goal = _only(tiles == "G", "goal 'G'")
+    start = _only(np.isin(tiles, list(_ARROWS)), f"start, one of '{_ARROWS}'")
+    direction = _ARROWS.index(tiles[start[1], start[0]])
+    return make_level(tiles == "#", goal, start, direction, **{"time_limit": time_limit, **header})
+
+
+def to_json(level: MazeLevel) -> dict[str, Any]:
+    """A level as plain JSON values; walls are rows of `0` and `1`."""
+    return {
+        "walls": ["".join("01"[int(cell)] for cell in row) for row in np.asarray(level.wall_map)],
+        "goal": [int(value) for value in level.goal],
+        "start": [int(value) for value in level.start],
+        "direction": int(level.direction),
+        "time_limit": int(level.time_limit),
+        "occluded": bool(level.occluded),
+    }
+
+
+def from_json(data: Any) -> MazeLevel:
+    """The level of plain JSON values; every field is required and no other is allowed."""
+    if not isinstance(data, dict):
+        raise ValueError(f"a level is an object with the fields {', '.join(_FIELDS)}, got {_kind(data)}")
+    missing = [name for name in _FIELDS if name not in data]
+    unknown = [str(name)[:40] for name in data if name not in _FIELDS]
+    if missing or unknown:
+        parts = [f"missing {', '.join(missing)}"] * bool(missing)
+        parts += [f"unknown {', '.join(unknown[:5])}"] * bool(unknown)
+        raise ValueError(f"a level has the fields {', '.join(_FIELDS)}: " + "; ".join(parts))
+    if not isinstance(data["walls"], list):
+        raise ValueError(f"'walls' must be a list of rows, got {_kind(data['walls'])}")
+    if type(data["occluded"]) is not bool:
+        raise ValueError(f"'occluded' must be true or false, got {_kind(data['occluded'])}")
+    return make_level(
+        _rectangle(data["walls"], "01") == "1",
+        _place(data["goal"], "goal"),
+        _place(data["start"], "start"),
+        _whole(data["direction"], "direction", 3),
+        time_limit=_whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
+        occluded=data["occluded"],
+    )
+
+
+def _rectangle(rows: list[Any], alphabet: str) -> np.ndarray:
+    """Rows of characters as an array, after checks of sizes and characters."""
+    if not 1 <= len(rows) <= MAX_SIDE:
+        raise ValueError(f"a maze has 1 to {MAX_SIDE} rows, got {len(rows)}")
+    for number, row in enumerate(rows):
+        if not isinstance(row, str):
+            raise ValueError(f"row {number} must be a text, got {_kind(row)}")
+        if not 1 <= len(row) <= MAX_SIDE:
+            raise ValueError(f"row {number} must have 1 to {MAX_SIDE} tiles, has {len(row)}")
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"all rows must be equally long: row 0 has {len(rows[0])}, row {number} {len(row)}"
+            )
+        strange = set(row) - set(alphabet)
+        if strange:
+            raise ValueError(f"row {number} has {sorted(strange)[0]!r}; allowed are '{alphabet}'")
+    return np.array([list(row) for row in rows])
+
+
+def _only(mask: np.ndarray, what: str) -> tuple[int, int]:
+    places = np.argwhere(mask)
+    if len(places) != 1:
+        raise ValueError(f"a maze has exactly one {what}, this has {len(places)}")
+    y, x = places[0]
+    return int(x), int(y)
+
+
+def _header_value(name: str, value: str) -> int | bool:
+    if name == "occluded" and value in ("true", "false"):
+        return value == "true"
+    if name == "time_limit" and value.isascii() and value.isdigit() and len(value) <= 8:
+        return _whole(int(value), name, MAX_TIME_LIMIT)
+    raise ValueError(
+        "the header may have 'time_limit: <number>' and 'occluded: true' or 'false', "
+        f"not '{name[:40]}: {value[:40]}'"
+    )
+
+
+def _place(value: Any, name: str) -> list[int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"'{name}' must be a list [x, y], got {_kind(value)}")
+    return [_whole(item, name, MAX_SIDE) for item in value]
+
+
+def _whole(value: Any, name: str, most: int) -> int:
+    # bool is a subclass of int, and a text or a fraction is not a number of tiles.
+    if type(value) is not int:
+        raise ValueError(f"'{name}' must be a whole number, got {_kind(value)}")
+    if not 0 <= value <= most:
+        raise ValueError(f"'{name}' must lie in 0 .. {most}")
+    return value
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("the level names a field twice")
+    return fields
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,84 @@
+"""Test mazes drawn by a rule: perfect mazes, four rooms, crossings and corridors. NumPy, on the host."""
+
+import numpy as np
+
+from cenie.envs.maze.level import MazeLevel, make_level
+
+PERFECT_SIDES = {"Small": 11, "Medium": 21, "Large": 51, "XL": 101}
+"""Sides of the perfect mazes, border included."""
+
+
+def perfect_maze(rng: np.random.Generator, side: int, time_limit: int | None = None) -> MazeLevel:
+    """A maze without loops, by Kruskal's rule; start and goal are two of its corners. H is 2 side^2."""
+    cells = (side - 1) // 2
+    walls = np.ones((side - 2, side - 2), bool)
+    walls[::2, ::2] = False
+    root = list(range(cells * cells))
+
+    def find(cell: int) -> int:
+        while root[cell] != cell:
+            root[cell] = root[root[cell]]
+            cell = root[cell]
+        return cell
+
+    east = [(y, x, 0, 1) for y in range(cells) for x in range(cells - 1)]
+    south = [(y, x, 1, 0) for y in range(cells - 1) for x in range(cells)]
+    for y, x, down, right in rng.permutation(np.array(east + south)).tolist():
+        one, other = find(y * cells + x), find((y + down) * cells + x + right)
+        if one != other:
+            root[one] = other
+            walls[2 * y + down, 2 * x + right] = False
+    last = side - 3
+    corners = [(0, 0), (last, 0), (0, last), (last, last)]
+    start, goal = rng.choice(4, 2, replace=False)
+    return make_level(walls, corners[goal], corners[start], time_limit=time_limit or 2 * side**2)
+
+
+def four_rooms(rng: np.random.Generator) -> MazeLevel:
+    """Four rooms of 8 x 8 tiles with a door in each of the four walls between them; occluded, H = 100."""
+    walls = np.zeros((17, 17), bool)
+    walls[8, :] = walls[:, 8] = True
+    for first in (0, 9):
+        walls[first + rng.integers(8), 8] = False
+        walls[8, first + rng.integers(8)] = False
+    free = np.argwhere(~walls)[:, ::-1]
+    start, goal = free[rng.choice(len(free), 2, replace=False)]
+    return make_level(walls, goal, start, int(rng.integers(4)), time_limit=100, occluded=True)
+
+
+def simple_crossing(rng: np.random.Generator, side: int, rivers: int) -> MazeLevel:
+    """Walls across the whole maze, each with one opening on a path from corner to corner; occluded.
+
+    Works in coordinates of the full grid, in which lines and borders are both limits of rooms.
+    """
+    lines = [(axis, at) for axis in (0, 1) for at in range(2, side - 2, 2)]
+    kept = [lines[number] for number in rng.permutation(len(lines))[:rivers]]
+    limits = [[0, *sorted(at for axis, at in kept if axis == own), side - 1] for own in (0, 1)]
+    grid = np.zeros((side, side), bool)
+    for axis, at in kept:
+        grid[(slice(None), at) if axis == 0 else (at, slice(None))] = True
+    room = [0, 0]
+    for axis in rng.permutation([axis for axis, _ in kept]).tolist():
+        other = 1 - axis
+        opening = [0, 0]
+        opening[axis] = limits[axis][room[axis] + 1]
+        opening[other] = int(rng.integers(limits[other][room[other]] + 1, limits[other][room[other] + 1]))
+        grid[opening[1], opening[0]] = False
+        room[axis] += 1
+    far = side - 3
+    return make_level(grid[1:-1, 1:-1], (far, far), (0, 0), time_limit=4 * side**2, occluded=True)
+
+
+def corridor(size: int, goal: tuple[int, int]) -> MazeLevel:
+    """Dead-end corridors on both sides of a middle wall, inside a ring; the goal is in one of them."""
+    middle = size // 2
+    x, y = np.meshgrid(np.arange(size), np.arange(size))
+    inner = (x >= 1) & (x <= size - 2) & (y >= 1) & (y <= size - 2)
+    walls = inner & ((x % 2 == 1) | (y == middle))
+    return make_level(walls, goal, (0, middle), time_limit=2 * (size + 2) ** 2)
+
+
+def corridor_goals(size: int) -> list[tuple[int, int]]:
+    """Every goal of a corridor maze: the closed end of each dead end, above and below the middle."""
+    middle = size // 2
+    return [(x, y) for y in (middle - 1, middle + 1) for x in range(2, size - 2, 2)]

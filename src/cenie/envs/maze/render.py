@@ -1,0 +1,75 @@
+"""Pictures of mazes as arrays of pixels. NumPy, on the host."""
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import UInt8
+
+from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Place
+
+_FLOOR, _GRID, _WALL = (24, 26, 32), (40, 43, 52), (128, 132, 142)
+_GOAL, _AGENT, _PATH, _PAPER = (64, 184, 108), (226, 78, 68), (244, 190, 86), (255, 255, 255)
+
+
+def render(
+    level: MazeLevel, path: Iterable[tuple[int, int, int]] = (), *, tile: int = 16
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The level with its border, the goal, and the agent as a triangle that points where it faces.
+
+    `path` lists (x, y, direction) of the agent over time: the visited tiles are dotted, and the triangle
+    stands at the last entry instead of the start.
+    """
+    walls = np.pad(np.asarray(level.wall_map), 1, constant_values=True)
+    image = np.empty((*(side * tile for side in walls.shape), 3), np.uint8)
+    image[:] = _FLOOR
+    image[::tile], image[:, ::tile] = _GRID, _GRID
+    image[np.kron(walls, np.ones((tile, tile), bool))] = _WALL
+    y, x = np.mgrid[:tile, :tile]
+    # Tile coordinates of the pixel centres, from -1 to 1.
+    across, down = (2 * x + 1) / tile - 1, (2 * y + 1) / tile - 1
+
+    def paint(place: Place, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
+        top, left = (int(place[1]) + 1) * tile, (int(place[0]) + 1) * tile
+        image[top : top + tile, left : left + tile][mask] = colour
+
+    paint(np.asarray(level.goal), (x > 0) & (y > 0), _GOAL)
+    where = (int(level.start[0]), int(level.start[1]), int(level.direction))
+    for where in path:
+        paint(where, across**2 + down**2 < 0.12, _PATH)
+    ahead_x, ahead_y = DIRECTIONS[where[2]]
+    forward, sideways = across * ahead_x + down * ahead_y, across * ahead_y - down * ahead_x
+    paint(where, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
+    return image
+
+
+def gallery(
+    levels: Sequence[MazeLevel], columns: int, *, tile: int = 8, gap: int = 8
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The levels side by side, `columns` in a row, on white; smaller ones are centred in their place."""
+    pictures = [render(level, tile=tile) for level in levels]
+    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
+    rows = -(-len(pictures) // columns)
+    sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.uint8)
+    sheet[:] = _PAPER
+    for number, picture in enumerate(pictures):
+        row, column = divmod(number, columns)
+        top = gap + row * (height + gap) + (height - picture.shape[0]) // 2
+        left = gap + column * (width + gap) + (width - picture.shape[1]) // 2
+        sheet[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+    return sheet
+
+
+def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
+    """The image as the bytes of a PNG file."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    height, width, _ = image.shape
+    # Each line of pixels begins with a byte that says it is stored as it is.
+    lines = np.pad(image.reshape(height, -1), ((0, 0), (1, 0)))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(lines.tobytes())
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")

@@ -1,0 +1,53 @@
+"""The one auto-reset rule: a finished episode starts the same level again."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+
+from cenie.envs.base import Environment, batched_reset
+from cenie.types import EnvState, Level, Observation, Step
+
+
+class ObservingEnvironment(Environment):
+    """An environment whose observation follows from level and state alone.
+
+    A restart can then choose the state first and observe once; any other environment has to observe both
+    the last state of the old episode and the first one of the new.
+    """
+
+    @abc.abstractmethod
+    def observe(self, level: Level, state: EnvState) -> Observation:
+        """The observation of a state; the one that `reset` and `step` return with it."""
+
+
+def step_and_restart(
+    environment: Environment, key: PRNGKeyArray, levels: Level, states: EnvState, actions: Array
+) -> tuple[Step, Observation]:
+    """Step a batch of levels, and begin the same level again where an episode ended. Consumes the key.
+
+    All arguments but the key have the level axis first. The observation and the state of the `Step` are
+    those to go on with, after the restart; its reward and flags are those of the step that was made. The
+    second result is the observation before any restart; under `jit` it costs nothing if it is not used.
+    """
+    step_key, reset_key = jax.random.split(key)
+    count = jax.tree.leaves(levels)[0].shape[0]
+    made = jax.vmap(environment.step)(jax.random.split(step_key, count), levels, states, actions)
+    first, begun = batched_reset(environment, reset_key, levels)
+    done = made.terminated | made.truncated
+
+    def choose(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(_like(done, b), a, b), new, old)
+
+    state = choose(begun, made.state)
+    if isinstance(environment, ObservingEnvironment):
+        observation = jax.vmap(environment.observe)(levels, state)
+    else:
+        observation = choose(first, made.observation)
+    step = Step(observation, state, made.reward, made.terminated, made.truncated, made.solved)
+    return step, made.observation
+
+
+def _like(flags: Bool[Array, " n"], array: Array) -> Bool[Array, "n ..."]:
+    return flags.reshape(flags.shape + (1,) * (array.ndim - 1))
