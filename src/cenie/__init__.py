@@ -1,3 +1,53 @@
-"""cenie: Unsupervised Environment Design in JAX, with coverage-based novelty (CENIE, NeurIPS 2024)."""
+"""cenie: Unsupervised Environment Design in JAX, with coverage-based novelty (CENIE, NeurIPS 2024).
+
+The names below are loaded when they are first used, so that `import cenie` is light.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cenie.envs.check import check_environment
+    from cenie.run.build import build
+    from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+    from cenie.run.presets import preset
+    from cenie.teach.curriculum import Curriculum
+    from cenie.teach.cycle import cycle, cycles, init
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Curriculum",
+    "build",
+    "check_environment",
+    "cycle",
+    "cycles",
+    "evaluate",
+    "init",
+    "preset",
+    "solved_rates",
+    "suite_mean",
+]
+
+_HOME = {
+    "Curriculum": "cenie.teach.curriculum",
+    "build": "cenie.run.build",
+    "check_environment": "cenie.envs.check",
+    "cycle": "cenie.teach.cycle",
+    "cycles": "cenie.teach.cycle",
+    "evaluate": "cenie.run.evaluate",
+    "init": "cenie.teach.cycle",
+    "preset": "cenie.run.presets",
+    "solved_rates": "cenie.run.evaluate",
+    "suite_mean": "cenie.run.evaluate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cenie' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

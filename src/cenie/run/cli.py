@@ -194,10 +194,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
         if not equals:
-            if not rest or rest[0].startswith("--"):
-                problems.append(Problem(word, "expected a value after it"))
-                continue
-            value = rest.pop(0)
+            # A name without a value is a switch; one that is not a switch is refused by its type.
+            value = "true" if not rest or rest[0].startswith("--") else rest.pop(0)
         if name in options:
             problems.append(Problem(word, "given twice"))
         options[name] = value
@@ -207,10 +205,18 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
-    """Option values as plain data. Lists may be written `a,b`; texts need no quotes."""
+    """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     check_names(domain, method)
     defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))
-    return {path: _plain(text, like=_at(defaults, path)) for path, text in options.items()}
+    values: dict[str, Any] = {}
+    for path, text in options.items():
+        group, dot, name = path.rpartition(".")
+        switch = group + dot + name.removeprefix("no_")
+        if switch != path and text == "true" and isinstance(_at(defaults, switch), bool):
+            values[switch] = False
+        else:
+            values[path] = _plain(text, like=_at(defaults, path))
+    return values
 
 
 def _at(data: Any, path: str) -> Any:

@@ -165,7 +165,9 @@ def differing_settings(saved: Any, now: Any, ignore: Iterable[str] = ()) -> list
     ours, theirs = dict(_flat(saved)), dict(_flat(now))
     lines = []
     for path in sorted(ours.keys() | theirs.keys()):
-        before, after = (json.dumps(flat[path], sort_keys=True) if path in flat else "not set" for flat in (ours, theirs))
+        before, after = (
+            json.dumps(flat[path], sort_keys=True) if path in flat else "not set" for flat in (ours, theirs)
+        )
         if before != after and not _is_within(path, ignored):
             lines.append(f"{path}: {before} in the saved run, {after} now")
     return lines

@@ -1,6 +1,12 @@
 """The settings of each method and the table of methods. Imports no JAX: the command line reads it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cenie.settings import setting
+from cenie.teach.config import ReplayConfig
+
+ScoreName = Literal["pvl", "value-l1", "signed", "maxmc", "maxmc-positive", "td", "learnability", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -8,6 +14,36 @@ class DomainRandomisation:
     """Settings of `dr`: a random level for every environment in every cycle."""
 
     generator: str = "uniform60"
+
+
+@dataclass(frozen=True)
+class LevelReplay:
+    """Settings of `plr` and `plr-robust`."""
+
+    generator: str = "uniform60"  # CENIE and ACCEL papers: 0 to 60 blocks
+    score: ScoreName = "pvl"  # CENIE paper: positive value loss
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+
+
+@dataclass(frozen=True)
+class Accel:
+    """Settings of `accel`; how many changes an edit makes is a setting of the domain."""
+
+    generator: str = "empty"  # ACCEL paper: complexity comes from edits only
+    score: ScoreName = "pvl"
+    # CENIE table, mazes: replay rate 0.8.
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
+    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)  # CENIE table
+    # CENIE table: batch; the original code's configs: easy.
+    parents: Literal["batch", "easy", "hard"] = "batch"
+
+
+@dataclass(frozen=True)
+class Learnability:
+    """Settings of `sfl`, sampling for learnability: replay of levels that are solved now and then."""
+
+    generator: str = "uniform60"
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
 
 
 @dataclass(frozen=True)
@@ -21,4 +57,8 @@ class Method:
 
 METHODS = {
     "dr": Method("domain randomisation: random levels, learn from all of them", "dr", DomainRandomisation),
+    "plr": Method("prioritised level replay: learns from new and replayed levels", "plr", LevelReplay),
+    "plr-robust": Method("PLR-perp: learns from replayed levels only", "plr_robust", LevelReplay),
+    "accel": Method("replay of edited levels, starting from simple ones", "accel", Accel),
+    "sfl": Method("replay of levels by learnability p(1-p), learns from those only", "sfl", Learnability),
 }

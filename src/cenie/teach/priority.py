@@ -6,6 +6,7 @@ by zero. An empty buffer has all probabilities 0.
 """
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.teach.config import PriorityConfig
@@ -107,7 +108,7 @@ def mixed(columns: list[Float[Array, " c"]], mix: Float[Array, " s"]) -> Float[A
     total = mix[0] * columns[0]
     for j in range(1, len(columns)):
         total = total + mix[j] * columns[j]
-    return total
+    return _rounded(total)
 
 
 def with_staleness(
@@ -116,13 +117,9 @@ def with_staleness(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """(1 - c) P_S + c P_C, with P_C proportional to how long ago a level was played.
-
-    Written with one product and with its addend behind a selection, so that there is only one way to
-    contract it into a fused multiply-add: otherwise the bits would depend on what computed `score_part`.
-    """
+    """(1 - c) P_S + c P_C, with P_C proportional to how long ago a level was played."""
     stale_part = _normalised(jnp.where(mask, staleness, 0).astype(jnp.float32), mask)
-    score_part = jnp.where(mask, score_part, 0.0)
+    # One product instead of two: there is only one way to contract it into a fused multiply-add.
     return score_part + config.staleness_coef * (stale_part - score_part)
 
 
@@ -130,4 +127,15 @@ def _normalised(weights: Float[Array, " c"], mask: Bool[Array, " c"]) -> Float[A
     """Weights divided by their sum; uniform over `mask` if they are all 0; 0 if nothing is stored."""
     total = jnp.sum(weights)
     flat = mask / jnp.maximum(jnp.sum(mask), 1)
-    return jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), flat)
+    return _rounded(jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), flat))
+
+
+def _rounded(values: Float[Array, " c"]) -> Float[Array, " c"]:
+    """The same values (none negative), kept from being merged unrounded into a later addition.
+
+    Compilers turn a product and a sum into one operation with one rounding, and which product they pick
+    depends on the rest of the program. The bits of a number that is not negative are a whole number that
+    is not negative either, so that the maximum changes nothing, which a compiler cannot know.
+    """
+    bits = lax.bitcast_convert_type(values, jnp.int32)
+    return lax.bitcast_convert_type(jnp.maximum(bits, 0), jnp.float32)
