@@ -27,8 +27,8 @@ class Box:
     """Arrays of one shape with every entry in [low, high]."""
 
     shape: tuple[int, ...]
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     dtype: str = "float32"
 
 

@@ -1,0 +1,33 @@
+"""A run that takes milliseconds: small mazes, a small student, a small buffer."""
+
+from typing import Any
+
+from cenie.run.config import Config
+from cenie.run.presets import preset
+
+SETTINGS = {
+    "updates": 6,
+    "env.size": 5,
+    "env.max_steps": 8,
+    "student.num_levels": 4,
+    "student.num_steps": 16,
+    "student.network.memory_size": 8,
+    "student.network.encoder_size": 8,
+    "student.network.head_size": 8,
+    "student.ppo.epochs": 1,
+    "student.ppo.minibatches": 2,
+    "run.suite": "cenie8",
+    "run.episodes": 1,
+    "run.final_episodes": 1,
+    "run.evaluate_every": 4,
+    "run.checkpoint_every": 2,
+    "run.cycles_per_chunk": 2,
+}
+REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+
+
+def tiny(method: str, **overrides: Any) -> Config:
+    """The tiny run of a method; overrides are written with `__` for the dots."""
+    replay = REPLAY if method != "dr" else {}
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return preset("maze", method, "quick", {**SETTINGS, **replay, **named})
