@@ -1,0 +1,262 @@
+"""`check_environment`: what an environment from elsewhere does wrong, in words.
+
+The checks go from the outside in. Spaces and shapes come first and end the check if they are wrong, as
+nothing could be played then; then purity, by tracing; then what happens in played episodes.
+"""
+
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.types import EnvState, Level, Step
+
+EPISODES = 8
+LONGEST_CHECK = 5000
+"""Steps after which the check of an episode gives up waiting for its end."""
+
+
+class _Play(eqx.Module):
+    """What was seen in `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
+
+    `outside` and `infinite` tell for each leaf of the observation whether a value left its space or was
+    not finite. `print` sums up observation, state, reward and flags, to compare whole episodes.
+    """
+
+    running: Bool[Array, "n t"]
+    terminated: Bool[Array, "n t"]
+    truncated: Bool[Array, "n t"]
+    solved: Bool[Array, "n t"]
+    bad_reward: Bool[Array, "n t"]
+    outside: Bool[Array, "n t leaves"]
+    infinite: Bool[Array, "n t leaves"]
+    print: Float[Array, "n t parts"]
+
+
+def check_environment(
+    environment: Environment, level: Level, key: PRNGKeyArray, *, other_level: Level | None = None
+) -> list[str]:
+    """Problems of an environment on a training level, each with advice; an empty list if none was found.
+
+    With a second, different level the check also finds environments that ignore the level. Consumes the key.
+    """
+    problems = list(_declared(environment, level))
+    problems = problems or list(_shapes(environment, level, key))
+    problems = problems or list(_purity(environment, level, key))
+    if problems:
+        return problems
+    play = _play(environment, level, key)
+    problems = list(_episodes(environment, play))
+    if not _same(play, _play(environment, level, key)):
+        problems.append(
+            "two runs with the same key differ: draw all randomness from the key, and call no host function"
+        )
+    elif other_level is not None and _same(play, _play(environment, other_level, key)):
+        problems.append(
+            "the level is ignored: two different levels played exactly alike; read the level passed in"
+        )
+    return problems
+
+
+def _declared(environment: Environment, level: Level) -> Iterator[str]:
+    spaces = {"action_space": environment.action_space}
+    spaces |= {f"observation_space{name}": space for name, space in _named(environment.observation_space)}
+    for name, space in spaces.items():
+        if not isinstance(space, Discrete | Box):
+            yield f"{name} is {type(space).__name__}: it must be made of Discrete and Box"
+        elif isinstance(space, Discrete) and space.n < 1:
+            yield f"{name} has no values: n is {space.n} and must be at least 1"
+        elif isinstance(space, Box) and not space.low <= space.high:
+            yield f"{name} has no values: low is {space.low}, high is {space.high}"
+    if not isinstance(environment.max_steps, int) or environment.max_steps < 1:
+        yield f"max_steps must be a whole number of at least 1, got {environment.max_steps}"
+    if not jax.tree.leaves(level):
+        yield "the level has no arrays, so that there is no level axis to play a batch along; add one"
+
+
+def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:
+    """Whether the environment can be traced and batched, and returns the same types all along."""
+    try:
+        observation, state = jax.eval_shape(_fresh(environment.reset), key, level)
+        action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
+        step = jax.eval_shape(_fresh(environment.step), key, level, state, action)
+        if not isinstance(step, Step):
+            yield f"step must return a Step, got {type(step).__name__}"
+            return
+        batch = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), (key, level, state, action)
+        )
+        jax.eval_shape(jax.vmap(_fresh(environment.step)), *batch)
+        jax.eval_shape(jax.vmap(_fresh(environment.reset)), *batch[:2])
+    except Exception as error:  # Whatever a foreign environment raises is the finding.
+        first = str(error).strip().splitlines()[:1]
+        yield (
+            f"it cannot be compiled and batched ({type(error).__name__}: {''.join(first)}); use jax.numpy, "
+            "no Python conditions on arrays, no shapes that depend on values"
+        )
+        return
+    yield from _compare("the observation after reset", observation, environment.observation_space)
+    yield from _compare("the observation after step", step.observation, environment.observation_space)
+    yield from _compare("the state after step", step.state, state)
+    scalars = {"reward": "float32", "terminated": "bool", "truncated": "bool", "solved": "bool"}
+    for name, dtype in scalars.items():
+        yield from _compare(name, getattr(step, name), jax.ShapeDtypeStruct((), np.dtype(dtype)))
+
+
+def _compare(what: str, found: PyTree, wanted: PyTree) -> Iterator[str]:
+    """Differences of structure, shape and dtype; `wanted` may be made of spaces."""
+    found_leaves, wanted_leaves = _named(found), _named(wanted)
+    if [name for name, _ in found_leaves] != [name for name, _ in wanted_leaves]:
+        yield f"{what} has the parts {_names(found_leaves)}, expected {_names(wanted_leaves)}"
+        return
+    for (name, leaf), (_, want) in zip(found_leaves, wanted_leaves):
+        if tuple(leaf.shape) != tuple(want.shape):
+            yield f"{what}{name} has the shape {tuple(leaf.shape)}, expected {tuple(want.shape)}"
+        if str(leaf.dtype) != str(want.dtype):
+            yield f"{what}{name} has the dtype {leaf.dtype}, expected {want.dtype}; convert it with astype"
+
+
+def _purity(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:
+    """Side effects, hidden Python state and random keys that are used twice, all seen by tracing."""
+    _, state = jax.jit(environment.reset)(key, level)
+    action = _sample(environment.action_space, key)
+    for name, method, arguments in (
+        ("reset", environment.reset, (key, level)),
+        ("step", environment.step, (key, level, state, action)),
+    ):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            first = jax.make_jaxpr(_fresh(method))(*arguments)
+            second = jax.make_jaxpr(_fresh(method))(*arguments)
+        if printed.getvalue() or first.effects:
+            yield f"{name} has side effects (prints or callbacks); make it a pure function"
+        if _text(first) != _text(second) or not _equal(first.consts, second.consts):
+            yield f"{name} depends on hidden Python state: traced twice, it is two different programs"
+        try:
+            with jax.debug_key_reuse(True):
+                jax.jit(_fresh(method))(jax.random.clone(key), *arguments[1:])
+        except jax.errors.KeyReuseError:
+            yield f"{name} uses a random key twice; split it and use each part once"
+
+
+def _episodes(environment: Environment, play: _Play) -> Iterator[str]:
+    """What was wrong in played episodes."""
+    names = [f"observation{name}" for name, _ in _named(environment.observation_space)]
+    for number, name in enumerate(names):
+        if np.any(play.infinite[:, :, number]):
+            yield f"{name} has values that are not finite; guard divisions, roots and logarithms"
+        elif np.any(play.outside[:, :, number]):
+            yield f"{name} leaves its declared space; widen the space or clip the value"
+    if np.any(play.bad_reward):
+        yield "the reward is not finite; guard divisions, roots and logarithms"
+    if np.any(play.terminated & play.truncated):
+        yield "terminated and truncated are both set; a step that reaches its end has not run out of time"
+    ended = play.terminated | play.truncated
+    if np.any(play.solved & ~ended):
+        yield "solved is set in the middle of an episode; set it only where the episode ends"
+    if environment.max_steps > 1 and np.all(ended[:, 0]):
+        yield "every episode ends at its first step; the flags may be set at reset already"
+    if environment.max_steps < LONGEST_CHECK and np.any(play.running[:, environment.max_steps]):
+        yield f"an episode goes on after max_steps = {environment.max_steps}; truncate it, or raise max_steps"
+
+
+@eqx.filter_jit
+def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
+    """Random actions in several episodes without restarts, one step more than they may last."""
+    steps = min(environment.max_steps + 1, LONGEST_CHECK)
+
+    def episode(key: PRNGKeyArray) -> _Play:
+        reset_key, key = jax.random.split(key)
+        observation, state = environment.reset(reset_key, level)
+
+        def step(carry: tuple[EnvState, Array], key: PRNGKeyArray) -> tuple[tuple[EnvState, Array], _Play]:
+            state, running = carry
+            action_key, step_key = jax.random.split(key)
+            action = _sample(environment.action_space, action_key)
+            made = environment.step(step_key, level, state, action)
+            seen = _look(environment, made, running)
+            return (made.state, running & ~made.terminated & ~made.truncated), seen
+
+        first = Step(observation, state, jnp.float32(0.0), *(jnp.zeros((), bool),) * 3)
+        at_reset = _look(environment, first, jnp.ones((), bool))
+        _, seen = jax.lax.scan(step, (state, jnp.ones((), bool)), jax.random.split(key, steps))
+        # The flags of the first observation are not known; its values count with the first step.
+        joined = jax.tree.map(lambda a, b: b.at[0].set(a | b[0]) if b.dtype == bool else b, at_reset, seen)
+        return eqx.tree_at(lambda play: play.running, joined, seen.running)
+
+    return jax.vmap(episode)(jax.random.split(key, EPISODES))
+
+
+def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> Any:
+    """The row of a `_Play` for one step."""
+    spaces = [space for _, space in _named(environment.observation_space)]
+    leaves = [leaf for _, leaf in _named(step.observation)]
+    parts = [*jax.tree.leaves((step.observation, step.state)), step.reward, step.terminated, step.truncated]
+    row = {
+        "running": jnp.ones((), bool),
+        "terminated": step.terminated,
+        "truncated": step.truncated,
+        "solved": step.solved,
+        "bad_reward": ~jnp.isfinite(step.reward),
+        "outside": jnp.stack([~_inside(space, leaf) for space, leaf in zip(spaces, leaves)]),
+        "infinite": jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves]),
+        "print": jnp.stack([_fingerprint(part) for part in parts]),
+    }
+    masked = {name: jnp.where(running, value, jnp.zeros_like(value)) for name, value in row.items()}
+    return _Play(**masked)
+
+
+def _fingerprint(part: Array) -> Float[Array, ""]:
+    """A number that is likely to change with any entry of an array."""
+    if jnp.issubdtype(part.dtype, jax.dtypes.prng_key):
+        part = jax.random.key_data(part)
+    flat = part.reshape(-1).astype(jnp.float32)
+    return jnp.sum(flat * jnp.cos(jnp.arange(flat.shape[0])))
+
+
+def _inside(space: Space, value: Array) -> Bool[Array, ""]:
+    low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
+    return jnp.all((value >= low) & (value <= high))
+
+
+def _sample(space: Space, key: PRNGKeyArray) -> Array:
+    if isinstance(space, Discrete):
+        return jax.random.randint(key, space.shape, 0, space.n).astype(space.dtype)
+    low, high = max(space.low, -1e6), min(space.high, 1e6)
+    return jax.random.uniform(key, space.shape, minval=low, maxval=high).astype(space.dtype)
+
+
+def _same(one: _Play, other: _Play) -> bool:
+    return bool(np.array_equal(one.print, other.print, equal_nan=True))
+
+
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other))
+
+
+def _text(jaxpr: Any) -> str:
+    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr))
+
+
+def _fresh(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function, so that JAX traces it again instead of remembering the last time."""
+    return lambda *arguments: method(*arguments)
+
+
+def _named(tree: PyTree) -> list[tuple[str, Any]]:
+    """Leaves with the names of their places; spaces count as leaves."""
+    return [
+        (jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]
+
+
+def _names(leaves: list[tuple[str, Any]]) -> str:
+    return ", ".join(name or "(one array)" for name, _ in leaves) or "(none)"
