@@ -18,9 +18,9 @@ class LSTM(eqx.Module):
     The state is zeroed where an episode starts, before the input is read.
     """
 
-    input_weight: Float[Array, "d 4*h"]
-    memory_weight: Float[Array, "h 4*h"]
-    bias: Float[Array, " 4*h"]
+    input_weight: Float[Array, "d g"]
+    memory_weight: Float[Array, "h g"]
+    bias: Float[Array, " g"]
 
     def __init__(self, input_size: int, memory_size: int, forget_bias: float, key: PRNGKeyArray):
         """Each stacked matrix orthogonal with gain 1, biases 0 but the forget gate's. Consumes the key."""
@@ -46,7 +46,7 @@ class LSTM(eqx.Module):
         return _sequence(self.input_weight, self.memory_weight, self.bias, state, inputs, start)
 
 
-def _activate(z: Float[Array, "n 4*h"]) -> Float[Array, "n 4*h"]:
+def _activate(z: Float[Array, "n g"]) -> Float[Array, "n g"]:
     size = z.shape[-1] // 4
     # sigmoid(x) = (1 + tanh(x / 2)) / 2: one function for all columns makes one vectorised loop.
     candidate = (jnp.arange(4 * size) // size) == 2
@@ -54,7 +54,7 @@ def _activate(z: Float[Array, "n 4*h"]) -> Float[Array, "n 4*h"]:
     return jnp.tanh(z * scale) * scale + (1.0 - scale)
 
 
-def _advance(z: Float[Array, "n 4*h"], cell: Float[Array, "n h"]) -> State:
+def _advance(z: Float[Array, "n g"], cell: Float[Array, "n h"]) -> State:
     i, f, g, o = jnp.split(_activate(z), 4, axis=-1)
     cell = f * cell + i * g
     return o * jnp.tanh(cell), cell
@@ -65,9 +65,9 @@ def _advance(z: Float[Array, "n 4*h"], cell: Float[Array, "n h"]) -> State:
 # products and weight gradients are large matrix products over a chunk of steps.
 @jax.custom_vjp
 def _sequence(
-    input_weight: Float[Array, "d 4*h"],
-    memory_weight: Float[Array, "h 4*h"],
-    bias: Float[Array, " 4*h"],
+    input_weight: Float[Array, "d g"],
+    memory_weight: Float[Array, "h g"],
+    bias: Float[Array, " g"],
     state: State,
     inputs: Float[Array, "t n d"],
     start: Bool[Array, "t n"],
