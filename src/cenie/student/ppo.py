@@ -203,7 +203,7 @@ def _apply(
 ) -> tuple[tuple[Network, PyTree], Metrics]:
     """One optimiser step, unless the loss or the gradient is not finite."""
     network, optimiser = carry
-    norm = optax.global_norm(gradient)
+    norm = optax.tree.norm(gradient)
     direction, stepped = _optimiser(ppo).update(gradient, optimiser)
     moved = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, direction))
     good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
