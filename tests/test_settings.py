@@ -66,7 +66,7 @@ def dataclasses_with_values(draw: st.DrawFn) -> tuple[type, Any]:
     return kind, draw(values)
 
 
-@hypothesis_settings(max_examples=500, deadline=None)
+@hypothesis_settings(max_examples=200, deadline=None)
 @given(dataclasses_with_values())
 def test_any_settings_survive_json(example: tuple[type, Any]) -> None:
     kind, value = example

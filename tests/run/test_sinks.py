@@ -145,9 +145,10 @@ def test_one_bad_sink_does_not_touch_the_others() -> None:
 def test_tensorboard_events_are_written(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     warnings: list[str] = []
-    group = make_sinks(["tensorboard"], tmp_path, {}, warnings.append)
-    group.log({"cycle": 3, "loss": 0.25})
-    group.close()
+    (made,) = make_sinks(["tensorboard"], tmp_path, {}, warnings.append).members
+    made._patience = 60.0  # the import may be slow on a busy machine, and that is not the point here
+    made.log(3, {"loss": 0.25})
+    made.close()
     assert warnings == []
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert b"loss" in events.read_bytes()
