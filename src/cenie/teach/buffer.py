@@ -83,7 +83,7 @@ def init(
     return BufferState(
         levels=jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], capacity, axis=0), example),
         scores=jnp.zeros((capacity, len(score_names)), jnp.float32),
-        extras={name: jnp.full(capacity, -jnp.inf) for name in extras},
+        extras={name: jnp.full(capacity, -jnp.inf, jnp.float32) for name in extras},
         last_played=column(0),
         inserted_at=column(0),
         ids=column(-1),

@@ -139,17 +139,21 @@ def _contest(
     higher = scores[column] > now.scores[column, victim]
     if scores.shape[0] == 1:
         return victim, higher
-    new_logs = priority.log_weights(scores, 2 + of_all.sum(axis=1), config.priority)
     shifted = now.ranks + over_all
-    old_logs = priority.log_weights(now.scores[:, victim], shifted[:, victim], config.priority)
+    logs = priority.log_weights(
+        jnp.stack([scores, now.scores[:, victim]]),
+        jnp.stack([2 + of_all.sum(axis=1), shifted[:, victim]]),
+        config.priority,
+    )
     if config.priority.transform != "rank" or config.priority.ties == "average":
         # Stable ranks are 1 .. c+1 in every column, so that their sums of weights agree and cancel.
-        sums = _log_sums(now, shifted, new_logs, config.priority)
-        new_logs, old_logs = new_logs - sums, old_logs - sums
-    largest = jnp.max(jnp.where(mix > 0, jnp.maximum(new_logs, old_logs), -jnp.inf))
-    largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    gain = jnp.where(mix > 0, mix * (jnp.exp(new_logs - largest) - jnp.exp(old_logs - largest)), 0.0).sum()
-    return victim, jnp.where((mix > 0).sum() == 1, higher, gain > 0)
+        logs = logs - _log_sums(now, shifted, logs[0], config.priority)
+    largest = jnp.max(jnp.where(mix > 0, logs, -jnp.inf))
+    weights = jnp.exp(logs - jnp.where(jnp.isfinite(largest), largest, 0.0))
+    gain = jnp.where(mix > 0, mix * (weights[0] - weights[1]), 0.0).sum()
+    # A level with the scores of the victim never wins, whatever the rounding.
+    differs = ((mix > 0) & (scores != now.scores[:, victim])).any()
+    return victim, jnp.where((mix > 0).sum() == 1, higher, differs & (gain > 0))
 
 
 def _victim(now: Standing, mix: Float[Array, " s"], config: PriorityConfig) -> Int[Array, ""]:

@@ -1,0 +1,188 @@
+"""Scores of levels against loops over episodes in NumPy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cenie.teach.scores import SCORES, ScoreInputs, episode_outcomes
+from cenie.types import Advantages, Rollout
+
+GAMMA = 0.9
+N, T = 5, 12
+
+
+def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
+    rng = np.random.default_rng(seed)
+    done = np.asarray(done, bool)
+    value, random_reward, advantage = rng.normal(size=(3, *done.shape)).astype(np.float32)
+    reward = random_reward if reward is None else np.asarray(reward, np.float32)
+    truncated = done & (rng.random(done.shape) < 0.3)
+    rollout = Rollout(
+        observation=(),
+        action=jnp.zeros(done.shape, jnp.int32),
+        log_prob=jnp.zeros(done.shape),
+        value=jnp.asarray(value),
+        reward=jnp.asarray(reward),
+        terminated=jnp.asarray(done & ~truncated),
+        truncated=jnp.asarray(truncated),
+        solved=jnp.asarray(done & (rng.random(done.shape) < 0.5)),
+        start=jnp.asarray(np.roll(done, 1, axis=1)).at[:, 0].set(True),
+        memory=(),
+        last_value=jnp.zeros(done.shape[0]),
+    )
+    old = jnp.full(done.shape[0], -jnp.inf) if old_max is None else jnp.asarray(old_max, jnp.float32)
+    return ScoreInputs(
+        rollout=rollout,
+        advantages=Advantages(jnp.asarray(advantage), jnp.asarray(advantage + value)),
+        max_return=jnp.maximum(old, episode_outcomes(rollout).max_return),
+        gamma=GAMMA,
+        episodes=episodes,
+        entropy=jnp.asarray(rng.random(done.shape), jnp.float32),
+    )
+
+
+def episodes_of(done_row):
+    """Slices of the completed episodes of one level."""
+    ends = np.flatnonzero(done_row)
+    starts = [0, *(ends[:-1] + 1)]
+    return [slice(a, b + 1) for a, b in zip(starts, ends)]
+
+
+def oracle(name, inputs):
+    rollout = inputs.rollout
+    value, reward, done, solved = (
+        np.asarray(x, np.float64 if x.dtype != bool else bool)
+        for x in (rollout.value, rollout.reward, rollout.done, rollout.solved)
+    )
+    advantage = np.asarray(inputs.advantages.advantage, np.float64)
+    scores = np.zeros(len(done))
+    for i in range(len(done)):
+        pieces = episodes_of(done[i])
+        if not pieces:
+            continue
+        top = float(inputs.max_return[i])
+
+        def one(piece, i=i, top=top):
+            a, v, r = advantage[i, piece], value[i, piece], reward[i, piece]
+            if name == "td":
+                errors = np.abs(r[:-1] + GAMMA * v[1:] - v[:-1])
+                return errors.mean() if len(errors) else 0.0
+            return {
+                "pvl": np.maximum(a, 0).mean(),
+                "value-l1": np.abs(a).mean(),
+                "signed": a.mean(),
+                "maxmc": (top - v).mean(),
+                "maxmc-positive": np.maximum(top - v, 0).mean(),
+                "maxmc-start": top - v[0],
+                "entropy": np.asarray(inputs.entropy, np.float64)[i, piece].mean(),
+                "uniform": 1.0,
+            }[name]
+
+        if name == "learnability":
+            p = np.mean([solved[i, piece.stop - 1] for piece in pieces])
+            scores[i] = p * (1 - p)
+        elif inputs.episodes == "last":
+            scores[i] = one(pieces[-1])
+        else:
+            scores[i] = np.mean([one(piece) for piece in pieces])
+    return scores
+
+
+def done_pattern(name):
+    done = np.zeros((N, T), bool)
+    if name == "several":
+        done = np.random.default_rng(3).random((N, T)) < 0.3
+        done[0] = False
+    elif name == "last step":
+        done[:, -1] = True
+    elif name == "every step":
+        done[:] = True
+    elif name == "first step only":
+        done[:, 0] = True
+    return done
+
+
+PATTERNS = ("several", "none", "last step", "every step", "first step only")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("episodes", ["average", "last"])
+@pytest.mark.parametrize("name", SCORES)
+def test_score_equals_loop_over_episodes(name, episodes, pattern):
+    inputs = make_inputs(done_pattern(pattern), episodes=episodes)
+    score = np.asarray(SCORES[name](inputs))
+    assert np.isfinite(score).all()
+    np.testing.assert_allclose(score, oracle(name, inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_outcomes_equal_loop_over_episodes(pattern):
+    inputs = make_inputs(done_pattern(pattern))
+    rollout, outcomes = inputs.rollout, episode_outcomes(inputs.rollout)
+    for i in range(N):
+        pieces = episodes_of(np.asarray(rollout.done)[i])
+        returns = [float(np.asarray(rollout.reward, np.float64)[i, piece].sum()) for piece in pieces]
+        assert outcomes.finished[i] == len(pieces)
+        assert outcomes.completed[i] == bool(pieces)
+        assert outcomes.solved[i] == sum(bool(rollout.solved[i, piece.stop - 1]) for piece in pieces)
+        expected = (np.mean(returns), np.max(returns)) if pieces else (0.0, -np.inf)
+        length = np.mean([piece.stop - piece.start for piece in pieces]) if pieces else 0.0
+        got = (outcomes.mean_return[i], outcomes.max_return[i], outcomes.mean_length[i])
+        np.testing.assert_allclose(got, (*expected, length), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(SCORES) - {"uniform", "learnability"}))
+def test_unfinished_tail_is_ignored(name):
+    done = done_pattern("first step only")
+    inputs = make_inputs(done)
+    spoiled = make_inputs(done)
+    tail = np.arange(T) > 0
+    noisy = jnp.where(tail, jnp.nan, spoiled.rollout.value)
+    spoiled = ScoreInputs(
+        rollout=_replace(
+            spoiled.rollout, value=noisy, reward=jnp.where(tail, jnp.inf, spoiled.rollout.reward)
+        ),
+        advantages=Advantages(
+            jnp.where(tail, jnp.nan, spoiled.advantages.advantage), spoiled.advantages.target
+        ),
+        max_return=inputs.max_return,
+        gamma=GAMMA,
+        entropy=jnp.where(tail, jnp.nan, inputs.entropy),
+    )
+    np.testing.assert_array_equal(SCORES[name](spoiled), SCORES[name](inputs))
+
+
+def _replace(rollout, **changes):
+    return Rollout(**{**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__}, **changes})
+
+
+def test_long_episode_does_not_outweigh_short_one():
+    """The mean over episodes is not the mean over steps."""
+    done = np.zeros((1, 4), bool)
+    done[0, [0, 3]] = True
+    inputs = make_inputs(done)
+    advantages = Advantages(jnp.asarray([[8.0, 1.0, 1.0, 1.0]]), inputs.advantages.target)
+    inputs = ScoreInputs(inputs.rollout, advantages, inputs.max_return, GAMMA)
+    np.testing.assert_allclose(SCORES["pvl"](inputs), [4.5], rtol=1e-6)
+
+
+def test_bug_jaxued_unfinished_level_scores_minus_infinity():
+    """jaxued gives -inf to a level whose rollout completed no episode; here it has no score at all."""
+    inputs = make_inputs(done_pattern("none"))
+    assert not episode_outcomes(inputs.rollout).completed.any()
+    for score in SCORES.values():
+        np.testing.assert_array_equal(score(inputs), np.zeros(N))
+
+
+def test_bug_jaxued_maximum_return_starts_at_zero():
+    """With negative returns a maximum that starts at 0 would never move."""
+    done = done_pattern("last step")
+    inputs = make_inputs(done, reward=np.full((N, T), -1.0))
+    np.testing.assert_array_equal(inputs.max_return, np.full(N, -T))
+
+
+def test_entropy_must_be_given():
+    inputs = make_inputs(done_pattern("last step"))
+    bare = ScoreInputs(inputs.rollout, inputs.advantages, inputs.max_return, GAMMA)
+    with pytest.raises(ValueError, match="entropy"):
+        SCORES["entropy"](bare)
