@@ -60,7 +60,8 @@ class Maze(ObservingEnvironment):
         moves = forward & ~solved & ~_is_wall(level, ahead)
         turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT)
         state = MazeState(jnp.where(moves, ahead, state.position), (state.direction + turn) % 4, time)
-        reward = jnp.where(solved, 1.0 - self.reward_decay * time / level.time_limit, 0.0)
+        paid = 1.0 - self.reward_decay * time / level.time_limit
+        reward = jnp.where(solved, paid, 0.0).astype(jnp.float32)
         truncated = (time >= level.time_limit) & ~solved
         return Step(self.observe(level, state), state, reward, solved, truncated, solved)
 

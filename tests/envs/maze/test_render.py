@@ -1,0 +1,65 @@
+"""Pictures: tiles in their places, and PNG bytes another library can read."""
+
+import io
+
+import numpy as np
+import pytest
+
+from cenie.envs.maze.level import make_level
+from cenie.envs.maze.render import gallery, png_bytes, render
+
+WALLS = np.array([[False, True, False], [False, False, False]])
+LEVEL = make_level(WALLS, (2, 0), (0, 1), 0)
+
+
+def tile_colours(image, x, y, tile):
+    """The set of colours in a tile of the interior."""
+    part = image[(y + 1) * tile : (y + 2) * tile, (x + 1) * tile : (x + 2) * tile]
+    return {tuple(pixel) for pixel in part.reshape(-1, 3).tolist()}
+
+
+def test_walls_border_goal_and_agent_are_drawn_in_their_tiles():
+    image = render(LEVEL, tile=16)
+    assert image.shape == (4 * 16, 5 * 16, 3)
+    wall = tile_colours(image, -1, -1, 16)
+    assert len(wall) == 1
+    assert tile_colours(image, 1, 0, 16) == wall == tile_colours(image, 3, 1, 16)
+    floor, goal, agent = (tile_colours(image, *place, 16) for place in ((2, 1), (2, 0), (0, 1)))
+    assert goal - floor
+    assert agent - floor
+    assert (goal - floor).isdisjoint(agent - floor)
+    assert not floor & wall
+
+
+@pytest.mark.parametrize(("direction", "axis", "sign"), [(0, 1, -1), (1, 0, -1), (2, 1, 1), (3, 0, 1)])
+def test_the_agent_points_where_it_faces(direction, axis, sign):
+    level = make_level(np.zeros((2, 2), bool), (1, 1), (0, 0), direction)
+    tile = render(level, tile=20)[20:40, 20:40]
+    red = np.argwhere((tile[..., 0] > 150) & (tile[..., 2] < 100))
+    # The base of the triangle is broad and lies behind, so the mass is on that side of the middle.
+    assert sign * (red[:, axis].mean() - 9.5) > 0.5
+
+
+def test_a_path_moves_the_agent_and_marks_where_it_was():
+    image = render(LEVEL, [(0, 1, 0), (1, 1, 0), (2, 1, 3)], tile=16)
+    still = render(LEVEL, tile=16)
+    agent = tile_colours(still, 0, 1, 16) - tile_colours(still, 1, 1, 16)
+    assert agent <= tile_colours(image, 2, 1, 16)
+    assert not agent & tile_colours(image, 0, 1, 16)
+    assert tile_colours(image, 1, 1, 16) - tile_colours(still, 1, 1, 16)
+
+
+def test_gallery_places_levels_in_rows():
+    large = make_level(np.zeros((5, 5), bool), (1, 1), (0, 0))
+    sheet = gallery([LEVEL, large, large], columns=2, tile=4, gap=3)
+    assert sheet.shape == (2 * (28 + 3) + 3, 2 * (28 + 3) + 3, 3)
+    assert (sheet[:3] == 255).all()
+    np.testing.assert_array_equal(sheet[3:31, 34:62], render(large, tile=4))
+    np.testing.assert_array_equal(sheet[34:62, 3:31], render(large, tile=4))
+    assert (sheet[34:62, 34:62] == 255).all()
+
+
+def test_png_bytes_read_back_as_the_same_image():
+    pillow = pytest.importorskip("PIL.Image")
+    image = render(LEVEL, tile=7)
+    np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(png_bytes(image)))), image)
