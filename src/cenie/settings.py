@@ -127,8 +127,19 @@ def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             problems.append(Problem(where, "missing, and it has no default"))
             values[name] = _UNREADABLE
-    value = kind(**values)
+    value = _build(kind, values)
     _cross_check(value, path, problems)
+    return value
+
+
+def _build(kind: type, values: dict[str, Any]) -> Any:
+    """The dataclass; unreadable settings are set behind its back, lest its constructor check types."""
+    if all(value is not _UNREADABLE for value in values.values()):
+        return kind(**values)
+    value = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        object.__setattr__(value, field.name, values.get(field.name, default))
     return value
 
 
