@@ -138,7 +138,8 @@ def _build(kind: type, values: dict[str, Any]) -> Any:
         return kind(**values)
     value = object.__new__(kind)
     for field in dataclasses.fields(kind):
-        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        made = field.default_factory is not dataclasses.MISSING
+        default = field.default_factory() if made else field.default
         object.__setattr__(value, field.name, values.get(field.name, default))
     return value
 

@@ -247,3 +247,7 @@ def prepare_devices(devices: int) -> None:
     if flag not in flags:
         count = devices or len(os.sched_getaffinity(0))
         os.environ["XLA_FLAGS"] = f"{flags} {flag}={count}".strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """The one training cycle. Every method runs through it; adding a method does not change it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -157,7 +157,7 @@ def _learn_if(
     )
 
 
-def _not_measured(shapes: Metrics) -> Metrics:
+def _not_measured(shapes: Mapping[str, jax.ShapeDtypeStruct]) -> Metrics:
     """Metrics of something that did not happen: NaN, written to the logs as null."""
     return {
         name: jnp.full(leaf.shape, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0, leaf.dtype)

@@ -1,0 +1,150 @@
+"""The command line: what it refuses, what it says, and what it does not load."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cenie import settings
+from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
+from cenie.run.config import load_config, read_config
+from cenie.run.directory import write_json
+from cenie.run.presets import PRESETS, preset
+from cenie.settings import SettingsError
+from cenie.teach.methods import METHODS
+from tests.tiny import tiny
+
+
+def test_help_and_tables_load_no_jax():
+    code = (
+        "import sys; from cenie.run.cli import run; "
+        "run(['--help']); run(['methods']); run(['domains']); run(['train', 'maze', 'nonsense']); "
+        "run(['train', 'maze', 'dr', '--help']); "
+        "print('loaded' if 'jax' in sys.modules else 'not loaded')"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "not loaded"
+    assert "cenie train DOMAIN METHOD" in result.stdout
+    assert "--student.ppo.learning-rate" in result.stdout
+
+
+def test_tables_name_every_method_and_domain(capsys):
+    assert run(["methods"]) == OK
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in METHODS)
+    assert run(["domains"]) == OK
+    assert "cenie8-sym" in capsys.readouterr().out
+
+
+def test_every_problem_is_reported_at_once_with_its_path(capsys):
+    arguments = "train maze plr --updates many --student.ppo.clip -1 --env.num_actions 4 --teacher.score x"
+    assert run([*arguments.split(), "--run.suite", "none", "--student.memory", "3"]) == BAD_INPUT
+    lines = capsys.readouterr().err.splitlines()
+    paths = {line.split(": ")[1] for line in lines}
+    assert paths == {
+        "updates",
+        "student.ppo.clip",
+        "env.num_actions",
+        "teacher.score",
+        "run.suite",
+        "student.memory",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("train", "DOMAIN METHOD"),
+        ("train maze", "DOMAIN METHOD"),
+        ("train moon dr", "domain: must be one of maze"),
+        ("train maze magic", "method: must be one of dr"),
+        ("train maze dr --preset fast", "preset: must be one of quick"),
+        ("train maze dr --updates", "updates: expected a whole number"),
+        ("train maze dr --updates 5 --updates 6", "given twice"),
+        ("train maze dr --seed -1", "seed: must be at least 0"),
+        ("train maze dr --student.num_levels 6", "student.ppo.minibatches: must divide num_levels (6)"),
+        ("train maze dr --student.ppo.gamma nan", "student.ppo.gamma: expected a number"),
+        ("train maze dr --run.sinks tensorboard,carrier-pigeon", "run.sinks[1]: must be one of"),
+        ("train maze dr --run.devices 3", "run.devices: must divide student.num_levels"),
+        ("train maze accel --teacher.parents all", "teacher.parents: must be one of batch, easy, hard"),
+        ("train maze plr --teacher.replay.min_fill 2", "teacher.replay.min_fill: must be at most 1"),
+        ("fly", "unknown command"),
+        ("evaluate", "expected DIR"),
+    ],
+)
+def test_bad_command_lines_exit_with_2_and_a_reason(arguments, expected, capsys):
+    assert run(arguments.split()) == BAD_INPUT
+    assert expected in capsys.readouterr().err
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(tmp_path, capsys):
+    write_json(tmp_path / "config.json", settings.to_data(tiny("dr")))
+    assert run(["train", "maze", "dr", "--out", str(tmp_path)]) == REFUSED
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_resume_refuses_a_changed_experiment_and_lists_what_changed(tmp_path, capsys):
+    write_json(tmp_path / "config.json", settings.to_data(tiny("dr")))
+    arguments = ["train", "--resume", str(tmp_path), "--student.ppo.clip", "0.3", "--seed", "9"]
+    assert run(arguments) == REFUSED
+    message = capsys.readouterr().err
+    assert "student.ppo.clip: 0.2 in the saved run, 0.3 now" in message
+    assert "seed" in message
+
+
+def test_resume_of_a_missing_or_broken_directory_explains(tmp_path, capsys):
+    assert run(["train", "--resume", str(tmp_path / "nowhere")]) == BAD_INPUT
+    assert "config.json" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text("{not json")
+    assert run(["train", "--resume", str(tmp_path)]) == BAD_INPUT
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_evaluate_without_checkpoint_is_refused(tmp_path, capsys):
+    write_json(tmp_path / "config.json", settings.to_data(tiny("dr")))
+    assert run(["evaluate", str(tmp_path), "--suite", "plr7"]) == REFUSED
+    assert "no checkpoint" in capsys.readouterr().err
+    assert run(["evaluate", str(tmp_path), "--suite", "unknown"]) == BAD_INPUT
+    assert "suite: must be one of" in capsys.readouterr().err
+
+
+def test_switches_and_lists():
+    words, options = parse(["maze", "--env.redraw-direction", "--run.sinks", "a,b", "--x=1"])
+    assert words == ["maze"]
+    assert options == {"env.redraw_direction": "true", "run.sinks": "a,b", "x": "1"}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_survives_json(method, name):
+    config = preset("maze", method, name)
+    assert read_config(json.loads(json.dumps(settings.to_data(config)))) == config
+
+
+def test_paper_preset_has_the_papers_values():
+    config = preset("maze", "accel", "paper")
+    assert config.updates == 30_000
+    assert (config.student.num_levels, config.student.num_steps) == (32, 256)
+    assert config.student.network.memory_size == 256
+    assert config.student.ppo.learning_rate == 1e-4
+    assert config.student.ppo.gamma == 0.995
+    assert config.teacher.replay.capacity == 4000
+    assert config.teacher.replay.replay_prob == 0.8
+    assert config.teacher.replay.priority.temperature == 0.3
+    assert config.teacher.replay.priority.staleness_coef == 0.5
+    assert config.teacher.edit_prob == 1.0
+    assert config.env.num_edits == 5
+
+
+def test_learning_rate_decays_over_the_run_by_default():
+    assert preset("maze", "dr", "quick", {"updates": 77}).student.ppo.decay_updates == 77
+    named = {"updates": 77, "student.ppo.decay_updates": 5}
+    assert preset("maze", "dr", "quick", named).student.ppo.decay_updates == 5
+
+
+def test_config_with_unknown_domain_is_refused_with_a_path(tmp_path):
+    data = {**settings.to_data(tiny("dr")), "domain": "moon"}
+    write_json(tmp_path / "config.json", data)
+    with pytest.raises(SettingsError, match="domain: must be one of maze"):
+        load_config(tmp_path / "config.json")

@@ -1,0 +1,196 @@
+"""Training from the outside: files, exact resume, kills, and what happens when things go wrong."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cenie import settings
+from cenie.run import train as training
+from cenie.run.checkpoint import CheckpointError, load_newest
+from cenie.run.config import load_config
+from cenie.run.directory import RunDirectory, read_json, write_json
+from cenie.run.progress import Progress
+from tests.tiny import tiny
+
+DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "summary.json")
+
+
+def run(config, path: Path, *, resume: bool = False) -> str:
+    """Train; returns what was printed."""
+    console = Console(file=open(os.devnull, "w"), record=True, width=200)  # noqa: SIM115
+    with console.file, Progress(console, config.updates) as progress:
+        assert training.train(config, RunDirectory(path), progress, resume=resume)
+    return console.export_text()
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """The bytes that must not depend on interruptions: tables, summary and the arrays of the last state."""
+    newest = max((path / "checkpoints").glob("step-*"))
+    files = [path / name for name in DETERMINISTIC] + [newest / "arrays.safetensors"]
+    return {file.name: file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    path = tmp_path_factory.mktemp("uninterrupted") / "run"
+    return path, run(tiny("plr-robust"), path)
+
+
+def test_run_directory_holds_what_the_report_needs(finished):
+    path, _ = finished
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["cycle"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[-1]["updates"] == 6
+    assert rows[-1]["env_steps"] == len(rows) * 4 * 16
+    assert load_config(path / "config.json") == tiny("plr-robust")
+    summary = read_json(path / "summary.json")
+    assert summary["updates"] == 6
+    assert set(summary["untrained"]) == set(summary["trained"])
+    assert len(summary["trained"]) == 8
+
+
+def test_evaluations_are_made_before_during_and_after_training(finished):
+    path, _ = finished
+    lines = (path / "evaluations.csv").read_text().splitlines()[1:]
+    updates = sorted({int(line.split(",")[1]) for line in lines})
+    assert updates[0] == 0
+    assert updates[-1] == 6
+    assert any(4 <= u < 6 for u in updates)
+
+
+def test_printed_table_shows_untrained_beside_trained_and_where_the_results_are(finished):
+    path, printed = finished
+    assert "untrained" in printed
+    assert "Labyrinth" in printed
+    assert f"results: {path}" in printed
+
+
+def test_stopped_and_resumed_run_leaves_the_same_bytes(finished, tmp_path):
+    path = tmp_path / "run"
+    config = tiny("plr-robust")
+    shorter = settings.replace(config, {"updates": 3})
+    run(shorter, path)
+    run(config, path, resume=True)
+    assert contents(path) == contents(finished[0])
+
+
+def test_length_of_chunks_does_not_change_results(finished, tmp_path):
+    config = settings.replace(
+        tiny("plr-robust"), {"run.cycles_per_chunk": 1, "run.checkpoint_every": 1, "run.keep_checkpoints": 1}
+    )
+    run(config, tmp_path / "run")
+    ours, theirs = (p / "metrics.jsonl" for p in (tmp_path / "run", finished[0]))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(finished, tmp_path):
+    path = tmp_path / "run"
+    run(settings.replace(tiny("plr-robust"), {"updates": 5}), path)
+    newest = max((path / "checkpoints").glob("step-*"))
+    arrays = newest / "arrays.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-100])
+    printed = run(tiny("plr-robust"), path, resume=True)
+    assert newest.name in printed
+    assert contents(path) == contents(finished[0])
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path, monkeypatch):
+    save, calls = training.checkpoint.save, []
+
+    def failing_once(*arguments, **named):
+        calls.append(1)
+        if len(calls) == 1:
+            raise CheckpointError("cannot write: no space left on device")
+        return save(*arguments, **named)
+
+    monkeypatch.setattr(training.checkpoint, "save", failing_once)
+    printed = run(tiny("plr-robust"), tmp_path / "run")
+    assert "no space left" in printed
+    assert read_json(tmp_path / "run" / "summary.json")["failed_checkpoints"] == 1
+
+
+def test_training_stops_when_the_student_diverges(tmp_path, monkeypatch):
+    config = tiny("dr", student__ppo__max_bad_updates=1, student__ppo__learning_rate=1e38)
+    console = Console(file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file, Progress(console, 6) as progress, pytest.raises(training.TrainingDiverged):
+        training.train(
+            settings.replace(config, {"updates": 40}), RunDirectory(tmp_path / "run"), progress, resume=False
+        )
+    assert read_json(tmp_path / "run" / "diverged.json")["skipped_in_a_row"] >= 1
+
+
+def _command(*arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "cenie.run.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _kill_rounds(tmp_path: Path, method: str, kills: int, seconds: tuple[float, float]) -> None:
+    """Kill a run at random moments, resume it each time, and compare with one that was left alone."""
+    config = tiny(method, updates=30, run__cycles_per_chunk=1, run__checkpoint_every=1, run__evaluate_every=9)
+    for name in ("alone", "killed"):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / "config.json", settings.to_data(config))
+    alone = _command("train", "--resume", tmp_path / "alone")
+    assert alone.wait() == 0, alone.communicate()
+    rng = random.Random(0)
+    done = 0
+    while done < kills:
+        process = _command("train", "--resume", tmp_path / "killed")
+        try:
+            process.wait(rng.uniform(*seconds))
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            done += 1
+    last = _command("train", "--resume", tmp_path / "killed")
+    printed, _ = last.communicate()
+    assert last.returncode == 0, printed
+    assert done >= kills // 2, "the run ended before it could be killed often enough"
+    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+
+
+def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
+    _kill_rounds(tmp_path, "accel", kills=3, seconds=(4.0, 12.0))
+
+
+@pytest.mark.slow
+def test_twenty_kills_and_resumes_end_with_the_same_bits(tmp_path):
+    _kill_rounds(tmp_path, "accel", kills=20, seconds=(1.0, 9.0))
+
+
+def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
+    config = tiny("dr", updates=100_000, run__cycles_per_chunk=1, run__evaluate_every=100_000)
+    write_json(tmp_path / "config.json", settings.to_data(config))
+    process = _command("train", "--resume", tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    assert "--resume" in printed
+    loaded = load_newest(tmp_path / "checkpoints", _state(config))
+    assert loaded is not None
+    assert loaded.step == len(metrics.read_text().splitlines())
+
+
+def _state(config):
+    from cenie.run.build import build
+    from cenie.teach.cycle import init
+
+    _, setup = build(config)
+    return init(setup, config.seed)

@@ -1,0 +1,121 @@
+"""What every method must keep, whatever it is: run over the whole table of methods."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cenie.run.build import build, place
+from cenie.run.checkpoint import digest
+from cenie.teach.curriculum import EDIT, NEW, REPLAY
+from cenie.teach.cycle import TrainState, cycles, init
+from cenie.teach.methods import METHODS
+from tests.tiny import tiny
+
+CYCLES = 12
+MANY_UPDATES = jnp.asarray(1000)
+
+
+class Played:
+    """A few single cycles of a method, with the state after each."""
+
+    def __init__(self, method: str):
+        _, self.setup = build(tiny(method))
+        self.advance = jax.jit(functools.partial(cycles, self.setup, count=1))
+        self.advance_many = jax.jit(functools.partial(cycles, self.setup, count=CYCLES))
+        self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
+        self.rows: list[dict[str, np.ndarray]] = []
+        for _ in range(CYCLES):
+            state, _, metrics = self.advance(self.states[-1], updates=MANY_UPDATES)
+            self.states.append(state)
+            self.rows.append({name: np.asarray(values)[0] for name, values in metrics.items()})
+
+    @property
+    def kinds(self) -> list[int]:
+        return [int(row["teacher/kind"]) for row in self.rows]
+
+    def learned(self, cycle: int) -> bool:
+        before, after = (int(state.counters.updates) for state in self.states[cycle : cycle + 2])
+        return after > before
+
+
+@pytest.fixture(scope="module", params=sorted(METHODS))
+def played(request: pytest.FixtureRequest) -> Played:
+    return Played(request.param)
+
+
+def test_state_keeps_its_structure_shapes_and_types(played: Played):
+    def describe(state: TrainState):
+        return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
+
+    assert describe(played.states[0]) == describe(played.states[-1])
+
+
+def test_student_changes_exactly_in_the_cycles_that_learn(played: Played):
+    for cycle in range(CYCLES):
+        before, after = (digest(state.student) for state in played.states[cycle : cycle + 2])
+        assert (before != after) == played.learned(cycle)
+
+
+def test_student_metrics_are_measured_exactly_in_the_cycles_that_learn(played: Played):
+    for cycle, row in enumerate(played.rows):
+        assert np.isfinite(row["student/loss"]) == played.learned(cycle)
+        assert all(np.isfinite(value) for name, value in row.items() if not name.startswith("student/"))
+
+
+def test_counters_count(played: Played):
+    last = played.states[-1].counters
+    assert int(last.cycles) == int(last.rollouts) == CYCLES
+    assert int(last.updates) == sum(played.learned(cycle) for cycle in range(CYCLES)) > 0
+
+
+def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(played: Played):
+    state, _, metrics = played.advance_many(played.states[0], updates=MANY_UPDATES)
+    assert digest(state) == digest(played.states[-1])
+    np.testing.assert_array_equal(metrics["solved"], [row["solved"] for row in played.rows])
+
+
+def test_cycles_stop_at_the_number_of_updates(played: Played):
+    enough = 2
+    state, history, _ = played.advance_many(played.states[0], updates=jnp.asarray(enough))
+    reached = next(c for c in range(CYCLES + 1) if int(played.states[c].counters.updates) == enough)
+    assert digest(state) == digest(played.states[reached])
+    assert int(history.cycles[-1]) == reached
+
+
+def test_another_seed_plays_other_levels(played: Played):
+    other, _, metrics = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
+    assert digest(other.teacher) != digest(played.states[1].teacher) or any(
+        float(metrics[name][0]) != float(played.rows[0][name]) for name in ("level/walls", "level/manhattan")
+    )
+
+
+def test_learning_follows_the_kind_of_level(played: Played):
+    learns_on_new = played.setup.curriculum.learn_on_new
+    for cycle, kind in enumerate(played.kinds):
+        assert played.learned(cycle) == {NEW: learns_on_new, REPLAY: True, EDIT: False}[kind]
+
+
+def test_edits_follow_replays_and_only_in_methods_that_edit(played: Played):
+    editing = played.setup.curriculum.editing
+    if editing is None:
+        assert EDIT not in played.kinds
+    else:
+        assert EDIT in played.kinds
+        followers = [after for before, after in zip(played.kinds, played.kinds[1:]) if before == REPLAY]
+        assert set(followers) == {EDIT}
+        assert all(before == REPLAY for before, after in zip(played.kinds, played.kinds[1:]) if after == EDIT)
+
+
+def test_buffer_fills_with_valid_levels_and_finite_scores(played: Played):
+    replay = played.states[-1].teacher.replay
+    if played.setup.curriculum.replay is None:
+        assert replay is None
+        return
+    assert replay is not None
+    size = int(replay.buffer.size)
+    assert size == int(played.rows[-1]["teacher/buffer_size"]) > 0
+    assert np.isfinite(np.asarray(replay.buffer.scores)).all()
+    assert len(set(np.asarray(replay.buffer.ids)[:size].tolist())) == size
