@@ -43,7 +43,9 @@ def test_gaussian_agrees_with_scipy() -> None:
     policy = DiagonalGaussian(jnp.asarray(MEAN), jnp.asarray(LOG_STD))
     oracle = stats.norm(MEAN.astype(np.float64), np.exp(LOG_STD.astype(np.float64)))
     action = RNG.normal(size=MEAN.shape).astype(np.float32)
-    np.testing.assert_allclose(policy.log_prob(jnp.asarray(action)), oracle.logpdf(action).sum(-1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        policy.log_prob(jnp.asarray(action)), oracle.logpdf(action).sum(-1), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(policy.entropy(), oracle.entropy().sum(-1), rtol=1e-5)
     np.testing.assert_array_equal(policy.mode(), MEAN)
 
@@ -52,7 +54,9 @@ def test_beta_agrees_with_scipy() -> None:
     policy = Beta(jnp.asarray(ALPHA), jnp.asarray(BETA))
     oracle = stats.beta(ALPHA.astype(np.float64), BETA.astype(np.float64))
     action = RNG.uniform(0.05, 0.95, size=ALPHA.shape).astype(np.float32)
-    np.testing.assert_allclose(policy.log_prob(jnp.asarray(action)), oracle.logpdf(action).sum(-1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        policy.log_prob(jnp.asarray(action)), oracle.logpdf(action).sum(-1), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(policy.entropy(), oracle.entropy().sum(-1), rtol=1e-3, atol=1e-5)
     mode = np.asarray(policy.mode(), np.float64)
     assert (oracle.pdf(mode) >= oracle.pdf(mode + 1e-2) - 1e-6).all()

@@ -12,7 +12,10 @@ def test_defaults_are_valid_and_survive_a_round_trip() -> None:
     ("data", "path"),
     [
         ({"ppo": {"minibatches": 3}}, "ppo.minibatches"),
-        ({"network": {"kind": "mlp"}, "num_levels": 3, "num_steps": 5, "ppo": {"minibatches": 4}}, "ppo.minibatches"),
+        (
+            {"network": {"kind": "mlp"}, "num_levels": 3, "num_steps": 5, "ppo": {"minibatches": 4}},
+            "ppo.minibatches",
+        ),
         ({"network": {"kind": "mlp", "hidden_sizes": []}}, "network.hidden_sizes"),
         ({"network": {"hidden_sizes": [64, 0]}}, "network.hidden_sizes"),
         ({"ppo": {"gamma": 1.5}}, "ppo.gamma"),

@@ -47,6 +47,9 @@ def scale_rewards(
 
     def include(seen: ReturnScale, new: ReturnScale) -> tuple[ReturnScale, ReturnScale]:
         merged = _merge(seen, new)
+        # Huge rewards overflow their squares; such a step must not spoil the statistics for good.
+        usable = jnp.isfinite(merged.mean) & jnp.isfinite(merged.variance)
+        merged = jax.tree.map(lambda after, before: jnp.where(usable, after, before), merged, seen)
         return merged, merged
 
     scale, history = jax.lax.scan(include, scale, batch)
