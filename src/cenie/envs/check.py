@@ -31,14 +31,14 @@ class _Play(eqx.Module):
     not finite. `print` sums up observation, state, reward and flags, to compare whole episodes.
     """
 
-    running: Bool[Array, "n t"]
-    terminated: Bool[Array, "n t"]
-    truncated: Bool[Array, "n t"]
-    solved: Bool[Array, "n t"]
-    bad_reward: Bool[Array, "n t"]
-    outside: Bool[Array, "n t leaves"]
-    infinite: Bool[Array, "n t leaves"]
-    print: Float[Array, "n t parts"]
+    running: Bool[Array, "*batch"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    solved: Bool[Array, "*batch"]
+    bad_reward: Bool[Array, "*batch"]
+    outside: Bool[Array, "*batch leaves"]
+    infinite: Bool[Array, "*batch leaves"]
+    print: Float[Array, "*batch parts"]
 
 
 def check_environment(
@@ -89,7 +89,7 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
         step = jax.eval_shape(_fresh(environment.step), key, level, state, action)
         if not isinstance(step, Step):
-            yield f"step must return a Step, got {type(step).__name__}"
+            yield f"step must return a cenie.types.Step, got {type(step).__name__}; fill in its fields"
             return
         batch = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), (key, level, state, action)
@@ -115,11 +115,11 @@ def _compare(what: str, found: PyTree, wanted: PyTree) -> Iterator[str]:
     """Differences of structure, shape and dtype; `wanted` may be made of spaces."""
     found_leaves, wanted_leaves = _named(found), _named(wanted)
     if [name for name, _ in found_leaves] != [name for name, _ in wanted_leaves]:
-        yield f"{what} has the parts {_names(found_leaves)}, expected {_names(wanted_leaves)}"
+        yield f"{what} has the parts {_names(found_leaves)}, expected {_names(wanted_leaves)}; return these"
         return
     for (name, leaf), (_, want) in zip(found_leaves, wanted_leaves):
         if tuple(leaf.shape) != tuple(want.shape):
-            yield f"{what}{name} has the shape {tuple(leaf.shape)}, expected {tuple(want.shape)}"
+            yield f"{what}{name} has the shape {tuple(leaf.shape)}, expected {tuple(want.shape)}; reshape it"
         if str(leaf.dtype) != str(want.dtype):
             yield f"{what}{name} has the dtype {leaf.dtype}, expected {want.dtype}; convert it with astype"
 
@@ -195,7 +195,7 @@ def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
     return jax.vmap(episode)(jax.random.split(key, EPISODES))
 
 
-def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> Any:
+def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> _Play:
     """The row of a `_Play` for one step."""
     spaces = [space for _, space in _named(environment.observation_space)]
     leaves = [leaf for _, leaf in _named(step.observation)]

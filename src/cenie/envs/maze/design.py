@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from cenie.envs.base import Box, Discrete, Environment, Space
 from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.generate import BUDGETS, assemble, place_start
+from cenie.envs.maze.generate import BUDGETS, assemble, choose, place_start
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
 from cenie.types import Step
@@ -70,25 +70,25 @@ class MazeDesign(Environment):
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """An empty maze whose start direction is already drawn. Consumes the key."""
-        noise_key, direction_key = jax.random.split(key)
+        chances = jax.random.uniform(key, (NOISE + 1,))
         state = DesignState(
             walls=jnp.zeros(self.config.size**2, bool),
             goal=jnp.int32(_MISSING),
             start=jnp.int32(_MISSING),
-            direction=jax.random.randint(direction_key, (), 0, 4, jnp.int32),
+            direction=choose(chances[0], 4),
             budget=jnp.asarray(level.budget, jnp.int32),
             time=jnp.int32(0),
         )
-        return self._observe(noise_key, state), state
+        return self._observe(chances[1:], state), state
 
     def step(self, key: PRNGKeyArray, level: DesignTask, state: DesignState, action: Int[Array, ""]) -> Step:
         """Place one thing at the tile. Consumes the key."""
-        noise_key, place_key = jax.random.split(key)
+        chances = jax.random.uniform(key, (NOISE + 1,))
         scaled = level.budget * action // self.config.size**2
         budget = jnp.where(level.uniform & (state.time == 0), scaled, state.budget)
         is_wall, is_goal, is_start = state.time < budget, state.time == budget, state.time == budget + 1
         cleared = state.walls.at[action].set(False)
-        started, start = place_start(place_key, state.walls, state.goal, action)
+        started, start = place_start(chances[0], state.walls, state.goal, action)
         walls = jnp.where(is_wall, state.walls.at[action].set(True), state.walls)
         walls = jnp.where(is_goal, cleared, jnp.where(is_start, started, walls))
         state = DesignState(
@@ -101,14 +101,14 @@ class MazeDesign(Environment):
         )
         finished = state.time >= level.budget + 2
         no = jnp.zeros((), bool)
-        return Step(self._observe(noise_key, state), state, jnp.float32(0.0), finished, no, no)
+        return Step(self._observe(chances[1:], state), state, jnp.float32(0.0), finished, no, no)
 
     def finished_level(self, state: DesignState) -> MazeLevel:
         """The maze of a finished design."""
         return assemble(state.walls, state.goal, state.start, state.direction, self.config)
 
-    def _observe(self, key: PRNGKeyArray, state: DesignState) -> DesignObservation:
-        """The grid so far, the time and new noise. Consumes the key."""
+    def _observe(self, noise: Float[Array, " z"], state: DesignState) -> DesignObservation:
+        """The grid so far, the time and the noise."""
         size = self.config.size
         codes = jnp.asarray(np.array([EMPTY, WALL], np.uint8))[state.walls.astype(jnp.int32)]
         tiles = jnp.arange(size**2)[:, None]
@@ -118,7 +118,7 @@ class MazeDesign(Environment):
         inside = codes.reshape(size, size, 3).swapaxes(0, 1)
         border = jnp.broadcast_to(jnp.array(WALL, jnp.uint8), (size + 2, size + 2, 3))
         image = border.at[1:-1, 1:-1].set(inside)
-        return DesignObservation(image, state.time, jax.random.uniform(key, (NOISE,)))
+        return DesignObservation(image, state.time, noise)
 
 
 def design_task(name: str) -> DesignTask:

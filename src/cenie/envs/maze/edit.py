@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.envs.maze.config import Operation
-from cenie.envs.maze.generate import random_free_tile, tile_to_place
+from cenie.envs.maze.generate import choose, random_free_tile, tile_to_place
 from cenie.envs.maze.level import MazeLevel
 
 _MISSING = -1
@@ -29,10 +29,12 @@ def edit(
     tile is cleared first; a goal or a start that was cleared and not placed again goes to a random free
     tile at the end. The direction, the time limit and the occlusion stay.
     """
-    tile_key, kind_key, goal_key, start_key = jax.random.split(key, 4)
     width = level.wall_map.shape[1]
-    tiles = jax.random.randint(tile_key, (num_edits,), 0, level.wall_map.size, jnp.int32)
-    kinds = jax.random.randint(kind_key, (num_edits,), 0, len(operations), jnp.int32)
+    # One draw for all: each random function called adds about a second of compile time.
+    chances = jax.random.uniform(key, (2 * num_edits + 2,))
+    goal_chance, start_chance = chances[:2]
+    tiles = choose(chances[2 : 2 + num_edits], level.wall_map.size)
+    kinds = choose(chances[2 + num_edits :], len(operations))
     repeated = jnp.any(jnp.tril(tiles[:, None] == tiles[None, :], k=-1), axis=1)
 
     def apply(draft: _Draft, change: tuple[Array, Array, Array]) -> tuple[_Draft, None]:
@@ -54,8 +56,8 @@ def edit(
         jnp.asarray(level.start[1] * width + level.start[0], jnp.int32),
     )
     draft, _ = jax.lax.scan(apply, draft, (tiles, kinds, repeated))
-    walls, goal = _replace(goal_key, draft.walls, draft.goal, taken=draft.start)
-    walls, start = _replace(start_key, walls, draft.start, taken=goal)
+    walls, goal = _replace(goal_chance, draft.walls, draft.goal, taken=draft.start)
+    walls, start = _replace(start_chance, walls, draft.start, taken=goal)
     return MazeLevel(
         wall_map=walls.reshape(level.wall_map.shape),
         goal=tile_to_place(goal, width),
@@ -67,8 +69,8 @@ def edit(
 
 
 def _replace(
-    key: PRNGKeyArray, walls: Bool[Array, " tiles"], tile: Int[Array, ""], taken: Int[Array, ""]
+    chance: Float[Array, ""], walls: Bool[Array, " tiles"], tile: Int[Array, ""], taken: Int[Array, ""]
 ) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
-    """The tile, or a random free one if it is missing, with no wall on it. Consumes the key."""
-    tile = jnp.where(tile == _MISSING, random_free_tile(key, walls, taken), tile)
+    """The tile, or the free one that `chance` decides on if it is missing, with no wall on it."""
+    tile = jnp.where(tile == _MISSING, random_free_tile(chance, walls, taken), tile)
     return walls.at[tile].set(False), tile

@@ -5,7 +5,7 @@ Tiles are numbered `size * y + x`, as in the action space of a level designer.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.level import MazeLevel
@@ -20,42 +20,48 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     Walls are drawn with replacement, and the goal and the start remove a wall they land on, so a level
     has fewer walls than its budget; with `replacement = False` it has exactly as many.
     """
-    tile_key, budget_key, direction_key, repair_key = jax.random.split(key, 4)
     tiles, most = config.size**2, BUDGETS[name]
+    # One draw for all: each random function called adds about a second of compile time.
+    chances = jax.random.uniform(key, (3 + (most + 2 if config.replacement else tiles),))
+    budget_chance, direction_chance, repair_chance, *_ = chances
     if config.replacement:
-        drawn = jax.random.randint(tile_key, (most + 2,), 0, tiles, jnp.int32)
+        drawn = choose(chances[3:], tiles)
     else:
-        drawn = jax.random.permutation(tile_key, tiles)[: most + 2].astype(jnp.int32)
+        drawn = jnp.argsort(chances[3:])[: most + 2].astype(jnp.int32)
     if name != "uniform60":
         budget = jnp.int32(most)
     elif config.coupled_budget:
         budget = most * drawn[0] // tiles
     else:
-        budget = jax.random.randint(budget_key, (), 0, most, jnp.int32)
+        budget = choose(budget_chance, most)
     used = jnp.arange(most + 2) < budget
     walls = jnp.zeros(tiles, bool).at[drawn].max(used)
     # The goal and the start are the first two draws that no wall has used.
     goal, start = drawn[budget], drawn[budget + 1]
-    walls, start = place_start(repair_key, walls.at[goal].set(False), goal, start)
-    direction = jax.random.randint(direction_key, (), 0, 4, jnp.int32)
-    return assemble(walls, goal, start, direction, config)
+    walls, start = place_start(repair_chance, walls.at[goal].set(False), goal, start)
+    return assemble(walls, goal, start, choose(direction_chance, 4), config)
+
+
+def choose(chance: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:
+    """Whole numbers from 0 to `options - 1`, evenly, from numbers that are uniform in [0, 1)."""
+    return (chance * options).astype(jnp.int32)
 
 
 def place_start(
-    key: PRNGKeyArray, walls: Bool[Array, " tiles"], goal: Int[Array, ""], wish: Int[Array, ""]
+    chance: Float[Array, ""], walls: Bool[Array, " tiles"], goal: Int[Array, ""], wish: Int[Array, ""]
 ) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
     """Put the agent on the wished tile, removing a wall there; on a random empty tile if the goal is there.
 
-    Consumes the key.
+    `chance` is uniform in [0, 1) and decides which empty tile.
     """
-    start = jnp.where(wish == goal, random_free_tile(key, walls, goal), wish)
+    start = jnp.where(wish == goal, random_free_tile(chance, walls, goal), wish)
     return walls.at[start].set(False), start
 
 
 def random_free_tile(
-    key: PRNGKeyArray, walls: Bool[Array, " tiles"], taken: Int[Array, ""]
+    chance: Float[Array, ""], walls: Bool[Array, " tiles"], taken: Int[Array, ""]
 ) -> Int[Array, ""]:
-    """A uniformly drawn tile without a wall that is not `taken`. Consumes the key.
+    """The tile without a wall and not `taken` that `chance`, uniform in [0, 1), decides on.
 
     If walls have left no such tile, any tile that is not `taken`; the caller removes its wall.
     """
@@ -63,8 +69,7 @@ def random_free_tile(
     free = others & ~walls
     free = jnp.where(jnp.any(free), free, others)
     rank = jnp.cumsum(free)
-    chosen = jax.random.randint(key, (), 0, rank[-1])
-    return jnp.sum(rank <= chosen, dtype=jnp.int32)
+    return jnp.sum(rank <= choose(chance, rank[-1]), dtype=jnp.int32)
 
 
 def assemble(

@@ -1,0 +1,100 @@
+"""The auto-reset rule: the same level again, and the observation before the restart is not lost."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from cenie.envs.base import Box, Discrete, Environment, Space, batched_reset
+from cenie.envs.reset import ObservingEnvironment, step_and_restart
+from cenie.types import Step
+
+LEVELS = jnp.array([2, 3, 5], jnp.int32)
+KEY = jax.random.key(0)
+
+
+def count_down(key: PRNGKeyArray, level: Array, state: Array) -> Step:
+    left = state - 1
+    return Step(left[None], left, jnp.float32(1.0), left == 0, jnp.zeros((), bool), left == 0)
+
+
+class CountDown(Environment):
+    """Counts from the level down to 0; the observation comes with the step."""
+
+    max_steps: int = eqx.field(static=True, default=9)
+    observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
+    action_space: Space = eqx.field(static=True, default=Discrete(1))
+
+    def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
+        return level[None], level
+
+    def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+        return count_down(key, level, state)
+
+
+class ObservingCountDown(ObservingEnvironment):
+    """The same, with an observation that follows from the state."""
+
+    max_steps: int = eqx.field(static=True, default=9)
+    observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
+    action_space: Space = eqx.field(static=True, default=Discrete(1))
+
+    def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
+        return self.observe(level, level), level
+
+    def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+        return count_down(key, level, state)
+
+    def observe(self, level: Array, state: Array) -> Array:
+        return state[None]
+
+
+def played(environment, steps=10):
+    _, state = batched_reset(environment, KEY, LEVELS)
+
+    def step(state, key):
+        made, final = step_and_restart(environment, key, LEVELS, state, jnp.zeros(3, jnp.int32))
+        return made.state, (made, final)
+
+    return jax.lax.scan(step, state, jax.random.split(KEY, steps))[1]
+
+
+def test_a_finished_episode_starts_the_same_level_again():
+    made, final = played(CountDown())
+    for number, length in enumerate(LEVELS):
+        before = [length - 1 - t % length for t in range(10)]
+        after = [length if left == 0 else left for left in before]
+        np.testing.assert_array_equal(final[:, number, 0], before)
+        np.testing.assert_array_equal(made.observation[:, number, 0], after)
+        np.testing.assert_array_equal(made.state[:, number], after)
+        np.testing.assert_array_equal(made.terminated[:, number], np.array(before) == 0)
+    assert (made.reward == 1).all()
+
+
+def test_an_environment_that_observes_by_itself_restarts_to_the_same_bits():
+    for one, other in zip(
+        jax.tree.leaves(played(CountDown())), jax.tree.leaves(played(ObservingCountDown()))
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_every_level_gets_its_own_key():
+    class Noisy(Environment):
+        max_steps: int = eqx.field(static=True, default=9)
+        observation_space: PyTree = eqx.field(static=True, default=Box((), 0.0, 1.0))
+        action_space: Space = eqx.field(static=True, default=Discrete(1))
+
+        def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
+            draw = jax.random.uniform(key)
+            return draw, draw
+
+        def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+            draw, done = jax.random.uniform(key), level > 0
+            return Step(draw, draw, jnp.float32(0.0), done, jnp.zeros((), bool), done)
+
+    levels = jnp.array([0, 0, 1, 1])
+    made, final = step_and_restart(Noisy(), KEY, levels, jnp.zeros(4), jnp.zeros(4, jnp.int32))
+    drawn = np.concatenate([final, made.observation[2:]])
+    assert len(np.unique(drawn)) == 6, "steps and restarts of all levels draw independently"
+    np.testing.assert_array_equal(made.observation[:2], final[:2])
