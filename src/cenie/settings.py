@@ -138,8 +138,8 @@ def _build(kind: type, values: dict[str, Any]) -> Any:
         return kind(**values)
     value = object.__new__(kind)
     for field in dataclasses.fields(kind):
-        made = field.default_factory is not dataclasses.MISSING
-        default = field.default_factory() if made else field.default
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
         object.__setattr__(value, field.name, values.get(field.name, default))
     return value
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.run.metrics import EvaluationRow
@@ -62,7 +62,7 @@ def play_once(
     environment: Environment,
     network: Network,
     levels: Level,
-    keys: PRNGKeyArray,
+    keys: Key[Array, " n"],
     mesh: Mesh | None = None,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,21 +92,21 @@ def suite_mean(rates: Mapping[str, float]) -> float:
     return float(np.mean(list(rates.values())))
 
 
-def _padded(levels: Level, keys: PRNGKeyArray, mesh: Mesh | None) -> tuple[Level, PRNGKeyArray]:
+def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[Level, Key[Array, " m"]]:
     """Repeat the last level until the devices share the batch evenly, and spread it over them."""
     if mesh is None:
         return levels, keys
     missing = -keys.shape[0] % mesh.size
     sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
 
-    def pad(array: Array) -> Array:
-        return jnp.concatenate([array, jnp.repeat(array[-1:], missing, axis=0)])
+    def pad(array: Array | np.ndarray) -> Array:
+        return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
 
     return jax.device_put(jax.tree.map(pad, (levels, keys)), sharding)
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Level, keys: PRNGKeyArray) -> _Play:
+def _begin(environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
     observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
     count = keys.shape[0]
@@ -124,7 +124,7 @@ def _begin(environment: Environment, network: Network, levels: Level, keys: PRNG
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Level, keys: PRNGKeyArray, play: _Play
+    environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"], play: _Play
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
@@ -148,6 +148,6 @@ def _segment(
     return jax.lax.scan(body, play, length=SEGMENT)[0]
 
 
-def _at_step(keys: PRNGKeyArray, step: Array | int) -> PRNGKeyArray:
+def _at_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
     steps = jnp.broadcast_to(jnp.asarray(step), keys.shape)
     return jax.vmap(jax.random.fold_in)(keys, steps)

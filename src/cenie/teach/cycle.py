@@ -1,5 +1,6 @@
 """The one training cycle. Every method runs through it; adding a method does not change it."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from cenie.teach.scores import episode_outcomes
 from cenie.types import Level, Rollout
 
 Metrics = dict[str, Array]
+
+_learn = jax.jit(learn, static_argnames=("config", "mesh"))
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def init(setup: Setup, seed: int) -> TrainState:
     )
 
 
+@functools.partial(jax.jit, static_argnames="setup")
 def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     """Ask the teacher for levels, play them, learn from them if told to, and tell the teacher.
 
@@ -149,10 +153,11 @@ def _learn_if(
     condition: Array, setup: Setup, state: StudentState, rollout: Rollout, key: PRNGKeyArray
 ) -> tuple[StudentState, Metrics]:
     """Gradient steps where asked for; otherwise no loss is computed and the metrics are NaN."""
-    _, shapes = jax.eval_shape(lambda: learn(setup.student, state, rollout, key, setup.mesh))
+    # Both look-ups below share one trace, because the function they call is jitted.
+    _, shapes = jax.eval_shape(lambda: _learn(setup.student, state, rollout, key, setup.mesh))
     return jax.lax.cond(
         condition,
-        lambda: learn(setup.student, state, rollout, key, setup.mesh),
+        lambda: _learn(setup.student, state, rollout, key, setup.mesh),
         lambda: (state, _not_measured(shapes)),
     )
 
