@@ -75,7 +75,7 @@ def _train(arguments: list[str]) -> int:
     domain, method = names
     name = options.pop("preset", "quick")
     out = options.pop("out", None)
-    config = preset(domain, method, name, _typed(domain, method, options))
+    config = preset(domain, method, name, typed(domain, method, options))
     default = Path("runs") / f"{domain}-{method}-{name}-seed{config.seed}"
     path = Path(out) if out is not None else free_name(default)
     if RunDirectory(path).config.exists():
@@ -90,7 +90,7 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
     if unwanted:
         raise SettingsError(unwanted)
     saved = load_config(RunDirectory(path).config)
-    config = settings.replace(saved, _typed(saved.domain, saved.method, options))
+    config = settings.replace(saved, typed(saved.domain, saved.method, options))
     changed = differing_settings(settings.to_data(saved), settings.to_data(config), MAY_CHANGE_ON_RESUME)
     if changed:
         allowed = ", ".join(MAY_CHANGE_ON_RESUME)
@@ -204,7 +204,7 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return words, options
 
 
-def _typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
+def typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     check_names(domain, method)
     defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))

@@ -119,7 +119,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
 
 
 def cycles(
-    setup: Setup, state: TrainState, count: int, updates: Int[Array, ""]
+    setup: Setup, state: TrainState, count: int, updates: int | Int[Array, ""]
 ) -> tuple[TrainState, Counters, Metrics]:
     """Run `count` cycles, or fewer once the student has had `updates` updates.
 

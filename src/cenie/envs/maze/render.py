@@ -45,10 +45,19 @@ def render(
 
 
 def gallery(
-    levels: Sequence[MazeLevel], columns: int, *, tile: int = 8, gap: int = 8
+    levels: Sequence[MazeLevel],
+    columns: int,
+    *,
+    paths: Sequence[Iterable[tuple[int, int, int]]] | None = None,
+    tile: int = 8,
+    gap: int = 8,
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """The levels side by side, `columns` in a row, on white; smaller ones are centred in their place."""
-    pictures = [render(level, tile=tile) for level in levels]
+    """The levels side by side, `columns` in a row, on white; smaller ones are centred in their place.
+
+    `paths`, if given, has one path for each level (see `render`).
+    """
+    paths = paths or [()] * len(levels)
+    pictures = [render(level, path, tile=tile) for level, path in zip(levels, paths, strict=True)]
     height, width = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
     rows = -(-len(pictures) // columns)
     sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.uint8)

@@ -1,0 +1,52 @@
+"""Draw held-out mazes with the path of a trained student.
+
+python examples/draw_paths.py runs/maze-dr-quick-seed0 paths.png [suite]
+"""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from cenie.envs.maze.render import gallery, png_bytes
+from cenie.run import checkpoint
+from cenie.run.build import build
+from cenie.run.config import load_config
+from cenie.teach.cycle import init
+
+
+def follow(environment, network, level, key, steps):
+    """Position and direction at each step of one episode, from its start to its end."""
+    observation, state = environment.reset(key, level)
+    memory = network.initial_memory(1)
+    places = [(*map(int, state.position), int(state.direction))]
+    decide = jax.jit(lambda memory, seen, start: network.step(memory, seen, start))
+    step = jax.jit(environment.step)
+    for time in range(steps):
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], observation)
+        memory, decision = decide(memory, batch, jnp.array([time == 0]))
+        action_key, step_key = jax.random.split(jax.random.fold_in(key, time))
+        result = step(step_key, level, state, decision.policy.sample(action_key)[0])
+        observation, state = result.observation, result.state
+        places.append((*map(int, state.position), int(state.direction)))
+        if result.terminated or result.truncated:
+            break
+    return places
+
+
+def main(directory: str, picture: str, suite: str = "cenie8") -> None:
+    config = load_config(Path(directory) / "config.json")
+    domain, setup = build(config)
+    loaded = checkpoint.load_newest(Path(directory) / "checkpoints", init(setup, config.seed))
+    assert loaded is not None, "the run has no checkpoint yet"
+    _, levels = domain.suites[suite]().draw(0, 1)
+    paths = [
+        follow(domain.environment, loaded.tree.student.network, level, jax.random.key(index), 900)
+        for index, level in enumerate(levels)
+    ]
+    Path(picture).write_bytes(png_bytes(gallery(levels, columns=4, paths=paths)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

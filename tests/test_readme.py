@@ -1,0 +1,55 @@
+"""The README tells the truth: its Python runs, and its commands are understood."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cenie.run import cli
+from cenie.run.presets import preset
+from cenie.teach.methods import METHODS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = [
+    line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()
+]
+
+
+def test_there_are_snippets_and_commands():
+    assert len(SNIPPETS) == 2
+    assert any(line.startswith("cenie train") for line in COMMANDS)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_python_snippet_runs(number, capsys):
+    names: dict[str, object] = {}
+    exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), names)
+    assert "state" in names
+    if number == 0:
+        assert "held-out levels solved" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("cenie train maze")])
+def test_train_commands_are_valid(line):
+    words, options = cli.parse(shlex.split(line, comments=True)[2:])
+    name = options.pop("preset", "quick")
+    options.pop("help", None)
+    assert preset(words[0], words[1], name, cli.typed(words[0], words[1], options)).method == words[1]
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("make ")])
+def test_make_targets_exist(line):
+    target = line.split()[1]
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_every_method_is_in_the_table():
+    assert all(f"| `{method}` |" in README for method in METHODS)
+
+
+def test_linked_files_exist():
+    for target in re.findall(r"\]\((?!#|http)([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
