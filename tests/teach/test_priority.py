@@ -171,6 +171,6 @@ def test_ranks_are_sums_of_comparisons(ties, scores, ids):
     config = PriorityConfig(ties=ties)
     s, i = jnp.asarray(scores, jnp.float32), jnp.asarray(ids)
     sorted_ranks = priority.ranks(s, i, jnp.ones(C, bool), config)
-    over = priority.outranks(s[None, :, None], i[:, None], s[None, None, :], i[None, :], config)[0]
+    over = priority.outranks(s[:, None], i[:, None], s[None, :], i[None, :], config)
     over = np.asarray(over) * (1 - np.eye(C, dtype=int))
     np.testing.assert_array_equal(sorted_ranks, 2 + over.sum(axis=0))

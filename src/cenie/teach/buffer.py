@@ -201,7 +201,7 @@ def insert(
     seen = {name: _shared_max(together, _seen(extras[name])) for name in state.extras}
 
     start = insertion.standing(
-        state.scores.T, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
+        state.scores, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
     )
     known = _find(state, bits, prints)
     known_slot = jnp.minimum(known, state.capacity - 1)
@@ -260,7 +260,7 @@ def _write(
     levels, parents, generations, inserted_at, fingerprints = jax.tree.map(write, old, facts)
     return BufferState(
         levels=levels,
-        scores=end.scores.T,
+        scores=jnp.stack(end.scores, axis=1),
         extras={
             name: write(values, seen[name]).at[again].max(seen[name], mode="drop")
             for name, values in state.extras.items()
@@ -281,10 +281,25 @@ def _write(
 def _inverse(chances: Float[Array, " c"], uniform: Float[Array, ""]) -> Int[Array, ""]:
     """The slot at which the cumulative chances reach (1 - uniform) of their total.
 
-    A slot of chance 0 is never returned unless all are 0, whatever the rounding of the running sum.
+    Looks for the block of slots first and then inside it, which saves the running sum over all slots.
     """
-    reached = jnp.where(chances > 0, jnp.cumsum(chances), 0.0)
-    return jnp.argmax(reached >= reached.max() * (1.0 - uniform))
+    width = math.isqrt(chances.shape[0] - 1) + 1
+    blocks = jnp.pad(chances, (0, -chances.shape[0] % width)).reshape(-1, width)
+    sums = blocks.sum(axis=1)
+    block, rest = _reached(sums, sums.sum() * (1.0 - uniform))
+    return block * width + _reached(blocks[block], rest)[0]
+
+
+def _reached(chances: Float[Array, " k"], goal: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """Where the running sum reaches the goal, and how much of the goal is left there.
+
+    An entry of chance 0 is never returned unless all are 0, and a goal that is missed by rounding is
+    lowered, so that the answer always exists.
+    """
+    running = jnp.where(chances > 0, jnp.cumsum(chances), 0.0)
+    goal = jnp.minimum(goal, running.max())
+    index = jnp.argmax((chances > 0) & (running >= goal))
+    return index, goal - (running[index] - chances[index])
 
 
 def _merge(

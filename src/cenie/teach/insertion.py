@@ -6,7 +6,6 @@ The levels themselves are not touched here: the scan only decides which offer en
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -18,16 +17,23 @@ from cenie.teach.config import PriorityConfig, ReplayConfig
 class Standing(eqx.Module):
     """The part of the buffer that changes from one offer to the next.
 
-    `ranks` are twice the ranks. One row per score here, so that work on a row is work on adjacent numbers.
+    One array per score, so that all work is on adjacent numbers. `ranks` are twice the ranks.
     """
 
-    scores: Float[Array, "s c"]
-    ranks: Int[Array, "s c"]
+    scores: tuple[Float[Array, " c"], ...]
+    ranks: tuple[Int[Array, " c"], ...]
     ids: Int[Array, " c"]
     last_played: Int[Array, " c"]
     size: Int[Array, ""]
     clock: Int[Array, ""]
     next_id: Int[Array, ""]
+
+    @property
+    def mask(self) -> Bool[Array, " c"]:
+        return jnp.arange(self.ids.shape[0]) < self.size
+
+    def scores_at(self, slot: Int[Array, ""]) -> Float[Array, " s"]:
+        return jnp.stack([column[slot] for column in self.scores])
 
 
 class Offer(eqx.Module):
@@ -55,8 +61,20 @@ class Verdict(eqx.Module):
     clock: Int[Array, "*batch"]
 
 
+class Comparison(eqx.Module):
+    """An offered level against all stored ones, by one score.
+
+    `over` is by how much it would lower each stored level (in units of `ranks`), `under` by how much each
+    stored level lowers it, and `rank` its place among all of them.
+    """
+
+    over: Int[Array, " c"]
+    under: Int[Array, " c"]
+    rank: Int[Array, ""]
+
+
 def standing(
-    scores: Float[Array, "s c"],
+    scores: Float[Array, "c s"],
     ids: Int[Array, " c"],
     last_played: Int[Array, " c"],
     size: Int[Array, ""],
@@ -65,9 +83,10 @@ def standing(
     config: PriorityConfig,
 ) -> Standing:
     """The standing before the first offer; sorts each column once."""
-    mask = jnp.arange(scores.shape[1]) < size
-    ranks = jnp.stack([priority.ranks(row, ids, mask, config) for row in scores])
-    return Standing(scores, ranks, ids, last_played, size, clock, next_id)
+    mask = jnp.arange(scores.shape[0]) < size
+    columns = tuple(scores[:, j] for j in range(scores.shape[1]))
+    ranks = tuple(priority.ranks(column, ids, mask, config) for column in columns)
+    return Standing(columns, ranks, ids, last_played, size, clock, next_id)
 
 
 def offer_all(
@@ -82,47 +101,44 @@ def _offer(
 ) -> tuple[Standing, Verdict]:
     known = ~offer.merged & (offer.known_id >= 0) & (now.ids[offer.known_slot] == offer.known_id)
     identity = jnp.where(known, offer.known_id, now.next_id)
-    over_all, of_all = _against_all(now, offer.scores, identity, config.priority)
+    compared = _compare(now, offer.scores, identity, config.priority)
 
-    victim, wins = _contest(now, offer.scores, over_all, of_all, mix, config)
+    victim, wins = _contest(now, offer.scores, compared, mix, config)
     free = now.size < now.ids.shape[0]
     usable = offer.eligible & ~offer.merged
     inserted = usable & ~known & (free | wins)
     slot = jnp.where(known, offer.known_slot, jnp.where(free, now.size, victim))
     clock = now.clock + 1
 
-    seated = _seat(now, slot, offer.scores, identity, over_all, of_all, config.priority)
     changed = inserted | (usable & known)
-    after = jax.tree.map(lambda new, old: jnp.where(changed, new, old), seated, now)
-    after = eqx.tree_at(
-        lambda s: (s.last_played, s.size, s.clock, s.next_id),
-        after,
-        (
-            now.last_played.at[slot].set(jnp.where(inserted | known, clock, now.last_played[slot])),
-            now.size + (inserted & free),
-            clock,
-            now.next_id + inserted,
-        ),
+    scores, ranks = _seat(now, slot, offer.scores, compared, changed, config.priority)
+    after = Standing(
+        scores=scores,
+        ranks=ranks,
+        ids=now.ids.at[slot].set(jnp.where(changed, identity, now.ids[slot])),
+        last_played=now.last_played.at[slot].set(jnp.where(inserted | known, clock, now.last_played[slot])),
+        size=now.size + (inserted & free),
+        clock=clock,
+        next_id=now.next_id + inserted,
     )
     return after, Verdict(slot, inserted, known, identity, clock)
 
 
-def _against_all(
+def _compare(
     now: Standing, scores: Float[Array, " s"], identity: Int[Array, ""], config: PriorityConfig
-) -> tuple[Int[Array, "s c"], Int[Array, "s c"]]:
-    """How the offered level shifts every stored rank, and how every stored level shifts its rank."""
-    stored = jnp.arange(now.ids.shape[0]) < now.size
-    new, new_id = scores[:, None], identity[None]
-    over_all = priority.outranks(new, new_id, now.scores, now.ids, config)
-    of_all = jnp.where(stored, priority.outranks(now.scores, now.ids, new, new_id, config), 0)
-    return over_all, of_all
+) -> list[Comparison]:
+    compared = []
+    for j, column in enumerate(now.scores):
+        over = priority.outranks(scores[j], identity, column, now.ids, config)
+        under = jnp.where(now.mask, priority.outranks(column, now.ids, scores[j], identity, config), 0)
+        compared.append(Comparison(over, under, 2 + under.sum()))
+    return compared
 
 
 def _contest(
     now: Standing,
     scores: Float[Array, " s"],
-    over_all: Int[Array, "s c"],
-    of_all: Int[Array, "s c"],
+    compared: list[Comparison],
     mix: Float[Array, " s"],
     config: ReplayConfig,
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
@@ -133,18 +149,16 @@ def _contest(
     left out. When one column carries all the weight this is a comparison of raw scores, done exactly.
     """
     victim = _victim(now, mix, config.priority)
+    old = now.scores_at(victim)
     column = jnp.argmax(mix)
     if config.insertion == "raw":
-        return victim, scores[column] >= now.scores[column, victim]
-    higher = scores[column] > now.scores[column, victim]
+        return victim, scores[column] >= old[column]
+    higher = scores[column] > old[column]
     if scores.shape[0] == 1:
         return victim, higher
-    shifted = now.ranks + over_all
-    logs = priority.log_weights(
-        jnp.stack([scores, now.scores[:, victim]]),
-        jnp.stack([2 + of_all.sum(axis=1), shifted[:, victim]]),
-        config.priority,
-    )
+    shifted = [rank + one.over for rank, one in zip(now.ranks, compared)]
+    places = [[one.rank for one in compared], [rank[victim] for rank in shifted]]
+    logs = priority.log_weights(jnp.stack([scores, old]), jnp.asarray(places), config.priority)
     if config.priority.transform != "rank" or config.priority.ties == "average":
         # Stable ranks are 1 .. c+1 in every column, so that their sums of weights agree and cancel.
         logs = logs - _log_sums(now, shifted, logs[0], config.priority)
@@ -152,60 +166,55 @@ def _contest(
     weights = jnp.exp(logs - jnp.where(jnp.isfinite(largest), largest, 0.0))
     gain = jnp.where(mix > 0, mix * (weights[0] - weights[1]), 0.0).sum()
     # A level with the scores of the victim never wins, whatever the rounding.
-    differs = ((mix > 0) & (scores != now.scores[:, victim])).any()
+    differs = ((mix > 0) & (scores != old)).any()
     return victim, jnp.where((mix > 0).sum() == 1, higher, differs & (gain > 0))
 
 
 def _victim(now: Standing, mix: Float[Array, " s"], config: PriorityConfig) -> Int[Array, ""]:
     """The level of lowest total probability; of equal ones the worst ranked, then the lowest slot.
 
-    The second criterion matters at low temperatures, where most probabilities round to 0.
+    The second criterion matters at low temperatures, where most probabilities round to 0. Equal means up
+    to a millionth: a compiler may compute a number twice and round it differently.
     """
-    capacity = now.ids.shape[0]
-    mask = jnp.arange(capacity) < now.size
-    parts = [priority.transformed(row, rank, mask, config) for row, rank in zip(now.scores, now.ranks)]
+    mask = now.mask
+    parts = [priority.transformed(column, rank, mask, config) for column, rank in zip(now.scores, now.ranks)]
     total = priority.with_staleness(priority.mixed(parts, mix), now.clock - now.last_played, mask, config)
     total = jnp.where(mask, total, jnp.inf)
-    depth = (mix[:, None] * now.ranks).sum(axis=0)
-    worst = (jnp.float32(jnp.inf), jnp.float32(-jnp.inf), jnp.int32(capacity))
-    index = jnp.arange(capacity, dtype=jnp.int32)
-    return jnp.minimum(lax.reduce((total, depth, index), worst, _weaker, (0,))[2], capacity - 1)
-
-
-def _weaker(one: tuple[Array, Array, Array], other: tuple[Array, Array, Array]) -> tuple[Array, ...]:
-    """Of two (probability, rank, slot): the one to replace first."""
-    behind = (one[1] > other[1]) | ((one[1] == other[1]) & (one[2] < other[2]))
-    first = (one[0] < other[0]) | ((one[0] == other[0]) & behind)
-    return tuple(jnp.where(first, a, b) for a, b in zip(one, other))
+    depth = sum((mix[j] * rank for j, rank in enumerate(now.ranks)), jnp.zeros_like(total))
+    lowest = total <= total.min() * (1 + 1e-6)
+    worst = lowest & (depth >= jnp.where(lowest, depth, 0.0).max() * (1 - 1e-6))
+    return jnp.where(worst, jnp.arange(mask.shape[0]), mask.shape[0] - 1).min()
 
 
 def _log_sums(
-    now: Standing, shifted: Int[Array, "s c"], new_logs: Float[Array, " s"], config: PriorityConfig
+    now: Standing, shifted: list[Int[Array, " c"]], new_logs: Float[Array, " s"], config: PriorityConfig
 ) -> Float[Array, " s"]:
     """Logarithm of the sum of all weights, newcomer included, in each column; 0 if all weights are 0."""
-    mask = jnp.arange(now.ids.shape[0]) < now.size
-    logs = jnp.where(mask, priority.log_weights(now.scores, shifted, config), -jnp.inf)
-    largest = jnp.maximum(logs.max(axis=1), new_logs)
-    base = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    total = jnp.exp(logs - base[:, None]).sum(axis=1) + jnp.exp(new_logs - base)
-    return jnp.where(total > 0, base + jnp.log(total), 0.0)
+    sums = []
+    for j, column in enumerate(now.scores):
+        logs = jnp.where(now.mask, priority.log_weights(column, shifted[j], config), -jnp.inf)
+        largest = jnp.maximum(logs.max(), new_logs[j])
+        base = jnp.where(jnp.isfinite(largest), largest, 0.0)
+        total = jnp.exp(logs - base).sum() + jnp.exp(new_logs[j] - base)
+        sums.append(jnp.where(total > 0, base + jnp.log(total), 0.0))
+    return jnp.stack(sums)
 
 
 def _seat(
     now: Standing,
     slot: Int[Array, ""],
     scores: Float[Array, " s"],
-    identity: Int[Array, ""],
-    over_all: Int[Array, "s c"],
-    of_all: Int[Array, "s c"],
+    compared: list[Comparison],
+    changed: Bool[Array, ""],
     config: PriorityConfig,
-) -> Standing:
-    """Write score and id into the slot and correct all ranks: the former occupant, if any, leaves."""
-    left = priority.outranks(now.scores[:, slot, None], now.ids[slot, None], now.scores, now.ids, config)
-    ranks = now.ranks + over_all - jnp.where(slot < now.size, left, 0)
-    ranks = ranks.at[:, slot].set(2 + of_all.sum(axis=1) - of_all[:, slot])
-    return eqx.tree_at(
-        lambda s: (s.scores, s.ranks, s.ids),
-        now,
-        (now.scores.at[:, slot].set(scores), ranks, now.ids.at[slot].set(identity)),
-    )
+) -> tuple[tuple[Float[Array, " c"], ...], tuple[Int[Array, " c"], ...]]:
+    """Put the scores into the slot, if `changed`, and correct all ranks: the occupant, if any, leaves."""
+    occupied = slot < now.size
+    new_scores, new_ranks = [], []
+    for j, (column, rank, one) in enumerate(zip(now.scores, now.ranks, compared)):
+        left = priority.outranks(column[slot], now.ids[slot], column, now.ids, config)
+        others = rank + jnp.where(changed, one.over - jnp.where(occupied, left, 0), 0)
+        own = jnp.where(changed, one.rank - one.under[slot], rank[slot])
+        new_ranks.append(others.at[slot].set(own))
+        new_scores.append(column.at[slot].set(jnp.where(changed, scores[j], column[slot])))
+    return tuple(new_scores), tuple(new_ranks)

@@ -7,7 +7,7 @@ by zero. An empty buffer has all probabilities 0.
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from cenie.teach.config import PriorityConfig
 
@@ -43,24 +43,44 @@ def ranks(
     Of equal levels the older one (lower id) ranks higher, or all get their mean rank, which may end in
     one half: hence twice the rank, a whole number that can be updated without rounding.
     """
-    capacity = scores.shape[0]
-    key = jnp.where(mask, -scores, jnp.inf)
+    # Whole numbers in the order of -score; -0 counts as 0.
+    bits = lax.bitcast_convert_type(jnp.where(scores == 0, 0.0, scores), jnp.uint32)
+    upside_down = jnp.where(bits >> 31 == 1, bits, ~(bits | jnp.uint32(1 << 31)))
+    key = jnp.where(mask, upside_down, ~jnp.uint32(0))
     if config.ties == "average":
         ordered = jnp.sort(key)
         left = jnp.searchsorted(ordered, key, side="left")
-        right = jnp.searchsorted(ordered, key, side="right")
-        return left + right + 1
-    order = jnp.lexsort((ids, key))
-    return jnp.zeros(capacity, jnp.int32).at[order].set(2 * jnp.arange(1, capacity + 1, dtype=jnp.int32))
+        return left + jnp.searchsorted(ordered, key, side="right") + 1
+    # The second key is the age; 30 bits last for a billion insertions.
+    order = _order((ids.astype(jnp.uint32), 30), (key, 32))
+    places = 2 * jnp.arange(1, key.shape[0] + 1, dtype=jnp.int32)
+    return jnp.zeros_like(places).at[order].set(places)
+
+
+def _order(*keys: tuple[UInt32[Array, " c"], int]) -> UInt32[Array, " c"]:
+    """Indices that sort by several keys of so many bits, the last key first; what `lexsort` returns.
+
+    A radix sort whose digits share a word with the position: sorting one array of words is several times
+    faster than sorting pairs, which is what `lexsort` does.
+    """
+    count = keys[0][0].shape[0]
+    room = max(1, (count - 1).bit_length())
+    position = jnp.arange(count, dtype=jnp.uint32)
+    order = position
+    for key, width in keys:
+        for shift in range(0, width, 32 - room):
+            words = ((key[order] >> shift) << room) | position
+            order = order[jnp.sort(words) & jnp.uint32((1 << room) - 1)]
+    return order
 
 
 def outranks(
-    scores: Float[Array, " s *a"],
+    scores: Float[Array, "*a"],
     ids: Int[Array, "*a"],
-    other_scores: Float[Array, " s *b"],
+    other_scores: Float[Array, "*b"],
     other_ids: Int[Array, "*b"],
     config: PriorityConfig,
-) -> Int[Array, "s ..."]:
+) -> Int[Array, "..."]:
     """By how much the presence of a level raises twice the rank of another: 0, 1 or 2. Broadcasts.
 
     `ranks` is 2 plus the sum of this over all other stored levels.
