@@ -1,16 +1,14 @@
 """What every method must keep, whatever it is: run over the whole table of methods."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.run.build import build, place
+from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
-from cenie.teach.cycle import TrainState, cycles, init
+from cenie.teach.cycle import TrainState, init
 from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
@@ -23,8 +21,8 @@ class Played:
 
     def __init__(self, method: str):
         _, self.setup = build(tiny(method))
-        self.advance = jax.jit(functools.partial(cycles, self.setup, count=1))
-        self.advance_many = jax.jit(functools.partial(cycles, self.setup, count=CYCLES))
+        self.advance = compiled_cycles(self.setup, 1)
+        self.advance_many = compiled_cycles(self.setup, CYCLES)
         self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
         self.rows: list[dict[str, np.ndarray]] = []
         for _ in range(CYCLES):
@@ -51,6 +49,11 @@ def test_state_keeps_its_structure_shapes_and_types(played: Played):
         return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
 
     assert describe(played.states[0]) == describe(played.states[-1])
+
+
+def test_cycles_are_compiled_once(played: Played):
+    """The compiler once chose another placement for the results, and compiled again for the second call."""
+    assert played.advance._cache_size() == 1  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def test_student_changes_exactly_in_the_cycles_that_learn(played: Played):

@@ -1,6 +1,5 @@
 """The host loop: run chunks of training cycles, write what happened, evaluate, checkpoint, stop well."""
 
-import functools
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from cenie import __version__, settings
 from cenie.run import checkpoint
-from cenie.run.build import build, place
+from cenie.run.build import build, compiled_cycles, place
 from cenie.run.config import MAY_CHANGE_ON_RESUME, Config
 from cenie.run.directory import RunDirectory, config_hash, write_json
 from cenie.run.evaluate import evaluate, solved_rates, suite_mean
@@ -21,7 +20,7 @@ from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
-from cenie.teach.cycle import Counters, Setup, TrainState, cycles, init
+from cenie.teach.cycle import Counters, Setup, TrainState, init
 
 FORMAT = 1
 """Version of the run directory's layout, written to `summary.json`."""
@@ -79,7 +78,7 @@ def train(config: Config, directory: RunDirectory, progress: Progress, *, resume
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
-            advance = jax.jit(functools.partial(cycles, run.setup, count=config.run.cycles_per_chunk))
+            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
             while counters.updates < config.updates and not stop.requested:
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
