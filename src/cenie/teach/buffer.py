@@ -138,7 +138,7 @@ def sample(
     def draw(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], Array]:
         last_played, clock = carry
         chances = priority.with_staleness(score_part, clock - last_played, mask, config)
-        slot = _inverse(chances, uniform)
+        slot = priority.drawn(chances, uniform)
         return (last_played.at[slot].set(clock + 1), clock + 1), slot
 
     (last_played, clock), slots = lax.scan(
@@ -276,30 +276,6 @@ def _write(
         next_id=end.next_id,
         score_names=state.score_names,
     )
-
-
-def _inverse(chances: Float[Array, " c"], uniform: Float[Array, ""]) -> Int[Array, ""]:
-    """The slot at which the cumulative chances reach (1 - uniform) of their total.
-
-    Looks for the block of slots first and then inside it, which saves the running sum over all slots.
-    """
-    width = math.isqrt(chances.shape[0] - 1) + 1
-    blocks = jnp.pad(chances, (0, -chances.shape[0] % width)).reshape(-1, width)
-    sums = blocks.sum(axis=1)
-    block, rest = _reached(sums, sums.sum() * (1.0 - uniform))
-    return block * width + _reached(blocks[block], rest)[0]
-
-
-def _reached(chances: Float[Array, " k"], goal: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-    """Where the running sum reaches the goal, and how much of the goal is left there.
-
-    An entry of chance 0 is never returned unless all are 0, and a goal that is missed by rounding is
-    lowered, so that the answer always exists.
-    """
-    running = jnp.where(chances > 0, jnp.cumsum(chances), 0.0)
-    goal = jnp.minimum(goal, running.max())
-    index = jnp.argmax((chances > 0) & (running >= goal))
-    return index, goal - (running[index] - chances[index])
 
 
 def _merge(

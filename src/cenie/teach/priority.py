@@ -5,6 +5,8 @@ All weights are computed as logarithms relative to the largest one, so that no t
 by zero. An empty buffer has all probabilities 0.
 """
 
+import math
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
@@ -141,6 +143,30 @@ def with_staleness(
     stale_part = _normalised(jnp.where(mask, staleness, 0).astype(jnp.float32), mask)
     # One product instead of two: there is only one way to contract it into a fused multiply-add.
     return score_part + config.staleness_coef * (stale_part - score_part)
+
+
+def drawn(chances: Float[Array, " c"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The slot at which the cumulative chances reach (1 - uniform) of their total.
+
+    Looks for the block of slots first and then inside it, which saves the running sum over all slots.
+    """
+    width = math.isqrt(chances.shape[0] - 1) + 1
+    blocks = jnp.pad(chances, (0, -chances.shape[0] % width)).reshape(-1, width)
+    sums = blocks.sum(axis=1)
+    block, rest = _reached(sums, sums.sum() * (1.0 - uniform))
+    return block * width + _reached(blocks[block], rest)[0]
+
+
+def _reached(chances: Float[Array, " k"], goal: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """Where the running sum reaches the goal, and how much of the goal is left there.
+
+    An entry of chance 0 is never returned unless all are 0, and a goal that is missed by rounding is
+    lowered, so that the answer always exists.
+    """
+    running = jnp.where(chances > 0, jnp.cumsum(chances), 0.0)
+    goal = jnp.minimum(goal, running.max())
+    index = jnp.argmax((chances > 0) & (running >= goal))
+    return index, goal - (running[index] - chances[index])
 
 
 def _normalised(weights: Float[Array, " c"], mask: Bool[Array, " c"]) -> Float[Array, " c"]:
