@@ -1,0 +1,10 @@
+"""Run every benchmark in a process of its own: `python -m benchmarks`, or name some of them."""
+
+import subprocess
+import sys
+
+ALL = ("maze_stepping", "ppo_update", "buffer_insert")
+
+for name in sys.argv[1:] or ALL:
+    print(f"== {name}", flush=True)
+    subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
