@@ -48,7 +48,7 @@ def evaluate(
     and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
     """
     labels, levels = suite.draw(seed, episodes)
-    keys = jax.random.split(jax.random.key(seed), len(labels))
+    keys = _episode_keys(seed, len(labels), episodes)
     returns, solved, lengths = play_once(
         domain.environment, network, domain.stack(levels), keys, mesh, progress
     )
@@ -90,6 +90,13 @@ def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
 def suite_mean(rates: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has."""
     return float(np.mean(list(rates.values())))
+
+
+def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
+    """A key for each episode that depends on the entry and the episode, not on how many there are."""
+    number = jnp.arange(count)
+    entries = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), number // episodes)
+    return jax.vmap(jax.random.fold_in)(entries, number % episodes)
 
 
 def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[Level, Key[Array, " m"]]:

@@ -1,0 +1,106 @@
+"""Playing held-out levels: limits, rewards, keys, padding and the score of a suite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cenie.envs.base import Suite
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.domain import maze_domain
+from cenie.envs.maze.dynamics import FORWARD
+from cenie.envs.maze.level import make_level
+from cenie.run import evaluate as module
+from cenie.run.build import level_mesh
+from cenie.run.evaluate import evaluate, play_once, solved_rates, suite_mean
+from cenie.run.metrics import EvaluationRow
+from cenie.student.actions import Categorical
+from cenie.student.networks import Decision, Network, make_network
+from tests.tiny import tiny
+
+DOMAIN = maze_domain(MazeConfig(num_actions=3))
+
+
+class AlwaysForward(Network):
+    """A student that only walks ahead."""
+
+    def initial_memory(self, count):
+        return ()
+
+    def step(self, memory, observation, start):
+        count = start.shape[0]
+        logits = jnp.where(jnp.arange(3) == FORWARD, 100.0, -100.0)
+        policy = Categorical(jnp.broadcast_to(logits, (count, 3)))
+        return (), Decision(policy, jnp.zeros(count), jnp.zeros((count, 1)))
+
+    def sequence(self, memory, observation, start):
+        raise NotImplementedError
+
+
+def corridor(length: int, time_limit: int):
+    """Start facing the goal, `length` steps away."""
+    return make_level(np.zeros((13, 13), bool), (length, 0), (0, 0), 0, time_limit=time_limit)
+
+
+def play(levels, network=None, **named):
+    keys = jax.vmap(jax.random.key)(jnp.arange(len(levels)))
+    return play_once(DOMAIN.environment, network or AlwaysForward(), DOMAIN.stack(levels), keys, **named)
+
+
+def test_return_solved_and_length_of_scripted_episodes():
+    total, solved, length = play([corridor(5, 250), corridor(12, 250), corridor(12, 11), corridor(12, 12)])
+    np.testing.assert_array_equal(solved, [True, True, False, True])
+    np.testing.assert_array_equal(length, [5, 12, 11, 12])
+    np.testing.assert_allclose(total, [1 - 0.9 * 5 / 250, 1 - 0.9 * 12 / 250, 0.0, 0.1], rtol=1e-6)
+
+
+def test_nothing_is_counted_after_the_end_of_an_episode():
+    """Levels of very different limits share a batch: the short ones wait for the long one."""
+    blocked = make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), 0, time_limit=300)
+    total, solved, length = play([corridor(3, 250), blocked])
+    np.testing.assert_array_equal(length, [3, 300])
+    np.testing.assert_array_equal(solved, [True, False])
+    assert total[0] == pytest.approx(1 - 0.9 * 3 / 250)
+
+
+def test_result_does_not_depend_on_devices_or_on_the_rest_of_the_batch():
+    config = tiny("dr")
+    environment = DOMAIN.environment
+    network = make_network(
+        config.student.network, environment.observation_space, environment.action_space, jax.random.key(1)
+    )
+    levels = [corridor(4, 60), corridor(7, 60), corridor(9, 60)]
+    whole = play(levels, network)
+    split = play(levels, network, mesh=level_mesh(config))
+    for ours, theirs in zip(whole, split):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_large_and_small_mazes_share_one_compiled_program():
+    large = DOMAIN.suites["perfect-large"]().draw(0, 2)[1]
+    small = [corridor(2, 20), corridor(3, 20)]
+    shortened = [make_level(level.wall_map, level.goal, level.start, time_limit=40) for level in large]
+    before = module._segment._cached._cache_size()
+    play([shortened[0], small[0]])
+    play([shortened[1], small[1]])
+    assert module._segment._cached._cache_size() == before + 1
+
+
+def test_more_episodes_keep_the_first_ones():
+    suite = Suite("short", DOMAIN.suites["plr7"]().entries[:2])
+    few, many = (
+        evaluate(DOMAIN, AlwaysForward(), suite, episodes=count, seed=3, progress=lambda done, total: None)
+        for count in (1, 2)
+    )
+    assert [row for row in many if row.episode == 0] == few
+
+
+def test_every_level_counts_the_same_however_many_variants_it_has():
+    def row(level, variant, solved):
+        return EvaluationRow("s", level, variant, 0, 0.0, solved, 1)
+
+    rates = solved_rates(
+        [row("a", "1", True), row("a", "2", False), row("a", "3", False), row("b", "1", True)]
+    )
+    assert rates == {"a": pytest.approx(1 / 3), "b": 1.0}
+    assert suite_mean(rates) == pytest.approx(2 / 3)
