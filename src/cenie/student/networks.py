@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cenie.student.actions import ActionDistribution, Beta, Categorical, DiagonalGaussian
 from cenie.student.config import NetworkConfig
-from cenie.student.lstm import LSTM, State
+from cenie.student.lstm import LSTM
 from cenie.types import Memory, Observation
 
 _WALL, _GOAL = 2, 8
@@ -52,25 +52,27 @@ class Network(eqx.Module):
 
 
 class Linear(eqx.Module):
-    """A matrix and a bias."""
+    """A matrix and a bias. Features lead and the batch trails, here and in all that follows: the LSTM is
+    fastest that way, and nothing has to be transposed on the way to it."""
 
-    weight: Float[Array, "i o"]
+    weight: Float[Array, "o i"]
     bias: Float[Array, " o"]
 
-    def __call__(self, x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
-        return x @ self.weight + self.bias
+    def __call__(self, x: Float[Array, "i ..."]) -> Float[Array, "o ..."]:
+        product = jnp.tensordot(self.weight, x, axes=1)
+        return product + self.bias.reshape(-1, *(1,) * (x.ndim - 1))
 
 
 def _orthogonal(key: PRNGKeyArray, inputs: int, outputs: int, gain: float) -> Linear:
-    weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs))
+    weight = jax.nn.initializers.orthogonal(gain)(key, (outputs, inputs))
     return Linear(weight, jnp.zeros(outputs))
 
 
 def _uniform(key: PRNGKeyArray, inputs: int, outputs: int) -> Linear:
     """Weights and biases uniform in +-1/sqrt(inputs)."""
     bound = 1.0 / math.sqrt(inputs)
-    weight = jax.random.uniform(key, (inputs + 1, outputs), minval=-bound, maxval=bound)
-    return Linear(weight[:-1], weight[-1])
+    weight = jax.random.uniform(key, (outputs, inputs + 1), minval=-bound, maxval=bound)
+    return Linear(weight[:, :-1], weight[:, -1])
 
 
 class ConvEncoder(eqx.Module):
@@ -80,7 +82,7 @@ class ConvEncoder(eqx.Module):
     as any other way forwards, and far faster backwards than the gradient of a convolution on a CPU.
     """
 
-    kernel: Float[Array, "27 c"]
+    kernel: Float[Array, "c k"]
     bias: Float[Array, " c"]
     direction: Linear
     view: tuple[int, int, int] = eqx.field(static=True)
@@ -90,7 +92,7 @@ class ConvEncoder(eqx.Module):
         kernel_key, direction_key = jax.random.split(key)
         taps = _KERNEL * _KERNEL
         bound = math.sqrt(6.0 / (taps * (view[2] + channels)))
-        self.kernel = jax.random.uniform(kernel_key, (taps * view[2], channels), minval=-bound, maxval=bound)
+        self.kernel = jax.random.uniform(kernel_key, (channels, taps * view[2]), minval=-bound, maxval=bound)
         self.bias = jnp.zeros(channels)
         self.direction = _uniform(direction_key, _DIRECTIONS, 5)
         self.view = view
@@ -100,13 +102,11 @@ class ConvEncoder(eqx.Module):
         rows, columns, _ = self.view
         return (rows - _KERNEL + 1) * (columns - _KERNEL + 1) * self.bias.shape[0] + 5
 
-    def __call__(self, observation: Observation) -> Float[Array, "*batch e"]:
-        image = observation.image
-        pixels = image.reshape(*image.shape[:-3], -1).astype(jnp.float32) / _CODE_SCALE
-        dense = jnp.einsum("xpk,kc->xpc", _placement(self.view), self.kernel)
-        bias = jnp.tile(self.bias, dense.shape[1])
-        codes = jax.nn.relu(pixels @ dense.reshape(pixels.shape[-1], -1) + bias)
-        return jnp.concatenate([codes, self.direction(_one_hot_direction(observation))], axis=-1)
+    def __call__(self, observation: Observation) -> Float[Array, "e ..."]:
+        pixels = _features_first(observation.image, 3).astype(jnp.float32) / _CODE_SCALE
+        dense = jnp.einsum("ck,xpk->cpx", self.kernel, _placement(self.view))
+        layer = Linear(dense.reshape(-1, pixels.shape[0]), jnp.repeat(self.bias, dense.shape[1]))
+        return jnp.concatenate([jax.nn.relu(layer(pixels)), self.direction(_direction_bits(observation))])
 
 
 class BitsEncoder(eqx.Module):
@@ -122,10 +122,10 @@ class BitsEncoder(eqx.Module):
     def size(self) -> int:
         return self.layer.bias.shape[0]
 
-    def __call__(self, observation: Observation) -> Float[Array, "*batch e"]:
-        objects = observation.image[..., 0].reshape(*observation.image.shape[:-3], -1)
+    def __call__(self, observation: Observation) -> Float[Array, "e ..."]:
+        objects = _features_first(observation.image[..., 0], 2)
         bits = [(objects == _WALL).astype(jnp.float32), (objects == _GOAL).astype(jnp.float32)]
-        return jax.nn.relu(self.layer(jnp.concatenate([*bits, _one_hot_direction(observation)], axis=-1)))
+        return jax.nn.relu(self.layer(jnp.concatenate([*bits, _direction_bits(observation)])))
 
 
 class MazeLSTM(Network):
@@ -153,30 +153,30 @@ class MazeLSTM(Network):
         halves = [
             _orthogonal(k, config.memory_size, config.head_size, math.sqrt(2.0)) for k in (keys[1], keys[2])
         ]
-        self.hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *halves)
+        self.hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts), *halves)
         self.actor = _orthogonal(keys[3], config.head_size, actions, 0.01)
         self.critic = _orthogonal(keys[4], config.head_size, 1, 1.0)
 
-    def initial_memory(self, count: int) -> State:
-        return self.lstm.initial_state(count)
+    def initial_memory(self, count: int) -> tuple[Float[Array, "n h"], Float[Array, "n h"]]:
+        hidden, cell = self.lstm.initial_state(count)
+        return hidden.T, cell.T
 
     def step(
-        self, memory: State, observation: Observation, start: Bool[Array, " n"]
-    ) -> tuple[State, Decision]:
-        memory = self.lstm.step(memory, self.encoder(observation), start)
-        return memory, self._decide(memory[0])
+        self, memory: Memory, observation: Observation, start: Bool[Array, " n"]
+    ) -> tuple[Memory, Decision]:
+        hidden, cell = self.lstm.step((memory[0].T, memory[1].T), self.encoder(observation), start)
+        return (hidden.T, cell.T), self._decide(hidden)
 
-    def sequence(self, memory: State, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
-        observation = jax.tree.map(_swap, observation)
-        outputs = self.lstm.sequence(memory, self.encoder(observation), start.T)
-        return jax.tree.map(_swap, self._decide(outputs))
+    def sequence(self, memory: Memory, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
+        # The loop runs over time, so that levels go last; `_decide` and this transposition undo each other.
+        observation = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), observation)
+        outputs = self.lstm.sequence((memory[0].T, memory[1].T), self.encoder(observation), start.T)
+        return jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), self._decide(outputs))
 
-    def _decide(self, outputs: Float[Array, "*batch h"]) -> Decision:
-        hidden = jnp.tanh(self.hidden(outputs))
-        size = hidden.shape[-1] // 2
-        logits = self.actor(hidden[..., :size])
-        value = self.critic(hidden[..., size:])[..., 0]
-        return Decision(Categorical(logits), value, outputs)
+    def _decide(self, outputs: Float[Array, "h ..."]) -> Decision:
+        for_actor, for_critic = jnp.split(jnp.tanh(self.hidden(outputs)), 2)
+        logits = _features_last(self.actor(for_actor))
+        return Decision(Categorical(logits), self.critic(for_critic)[0], _features_last(outputs))
 
 
 class MLP(Network):
@@ -212,22 +212,23 @@ class MLP(Network):
     def step(
         self, memory: tuple[()], observation: Observation, start: Bool[Array, " n"]
     ) -> tuple[tuple[()], Decision]:
-        return (), self._decide(observation.reshape(start.shape[0], -1))
+        return (), self._decide(observation, start.ndim)
 
     def sequence(self, memory: tuple[()], observation: Observation, start: Bool[Array, "n t"]) -> Decision:
-        return self._decide(observation.reshape(*start.shape, -1))
+        return self._decide(observation, start.ndim)
 
-    def _decide(self, x: Array) -> Decision:
-        x = x.astype(jnp.float32)
-        return Decision(self._policy(self._run(self.actor, x)), self._run(self.critic, x)[..., 0], x)
+    def _decide(self, observation: Array, batch_axes: int) -> Decision:
+        x = _features_first(observation, observation.ndim - batch_axes).astype(jnp.float32)
+        policy = self._policy(_features_last(self._run(self.actor, x)))
+        return Decision(policy, self._run(self.critic, x)[0], _features_last(x))
 
-    def _run(self, layers: list[Linear], x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
+    def _run(self, layers: list[Linear], x: Float[Array, "i ..."]) -> Float[Array, "o ..."]:
         activate = {"tanh": jnp.tanh, "relu": jax.nn.relu}[self.activation]
         for layer in layers[:-1]:
             x = activate(layer(x))
         return layers[-1](x)
 
-    def _policy(self, outputs: Float[Array, "*batch o"]) -> ActionDistribution:
+    def _policy(self, outputs: Float[Array, "... o"]) -> ActionDistribution:
         if self.log_std is not None:
             return DiagonalGaussian(outputs, jnp.broadcast_to(self.log_std, outputs.shape))
         if self.distribution == "beta":
@@ -257,8 +258,18 @@ def _layers(key: PRNGKeyArray, sizes: tuple[int, ...], last_gain: float) -> list
     return [_orthogonal(*parts) for parts in zip(keys, sizes, sizes[1:], gains)]
 
 
-def _one_hot_direction(observation: Observation) -> Float[Array, "*batch 4"]:
-    return jax.nn.one_hot(observation.direction, _DIRECTIONS)
+def _features_first(values: Array, axes: int) -> Array:
+    """The last `axes` axes flattened into one and moved to the front."""
+    flat = values.reshape(*values.shape[: values.ndim - axes], -1)
+    return jnp.moveaxis(flat, -1, 0)
+
+
+def _features_last(values: Float[Array, "o ..."]) -> Float[Array, "... o"]:
+    return jnp.moveaxis(values, 0, -1)
+
+
+def _direction_bits(observation: Observation) -> Float[Array, "4 ..."]:
+    return jax.nn.one_hot(observation.direction, _DIRECTIONS, axis=0)
 
 
 def _placement(view: tuple[int, int, int]) -> np.ndarray:
@@ -267,7 +278,3 @@ def _placement(view: tuple[int, int, int]) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (_KERNEL, _KERNEL, view[2]))
     met = windows.reshape(-1, _KERNEL * _KERNEL * view[2])
     return (np.arange(pixels.size)[:, None, None] == met).astype(np.float32)
-
-
-def _swap(values: Array) -> Array:
-    return jnp.swapaxes(values, 0, 1)
