@@ -80,7 +80,7 @@ def _dcd() -> Parts:
 
 def _quick() -> Parts:
     parts = {
-        "updates": 600,
+        "updates": 800,
         "env": MazeConfig(num_actions=3),
         "student": StudentConfig(
             num_levels=64,
