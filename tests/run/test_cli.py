@@ -66,7 +66,7 @@ def test_every_problem_is_reported_at_once_with_its_path(capsys):
         ("train maze dr --student.num_levels 6", "student.ppo.minibatches: must divide num_levels (6)"),
         ("train maze dr --student.ppo.gamma nan", "student.ppo.gamma: expected a number"),
         ("train maze dr --run.sinks tensorboard,carrier-pigeon", "run.sinks[1]: must be one of"),
-        ("train maze dr --run.devices 3", "run.devices: must divide student.num_levels"),
+        ("train maze dr --run.devices 3", "run.devices: must divide the levels of a minibatch (16)"),
         ("train maze accel --teacher.parents all", "teacher.parents: must be one of batch, easy, hard"),
         ("train maze plr --teacher.replay.min_fill 2", "teacher.replay.min_fill: must be at most 1"),
         ("fly", "unknown command"),

@@ -32,10 +32,11 @@ def build(config: Config) -> tuple[Domain, Setup]:
 
 
 def level_mesh(config: Config) -> Mesh | None:
-    """The devices over which the level axis is split: all that divide it, unless the config says less."""
+    """The devices over which the level axis is split: as many as share it evenly, or fewer if told so."""
     available = len(jax.devices())
     wanted = config.run.devices or available
-    count = max(n for n in range(1, min(wanted, available) + 1) if config.student.num_levels % n == 0)
+    divisor = config.student.levels_per_minibatch
+    count = max(n for n in range(1, min(wanted, available) + 1) if divisor % n == 0)
     return Mesh(np.array(jax.devices()[:count]), ("levels",)) if count > 1 else None
 
 

@@ -76,10 +76,9 @@ class Config:
         if generator is not None and generator not in entry.generators:
             allowed = ", ".join(entry.generators)
             yield Problem("teacher.generator", f"must be one of {allowed}, got '{generator}'")
-        if self.run.devices and self.student.num_levels % self.run.devices:
-            yield Problem(
-                "run.devices", f"must divide student.num_levels ({self.student.num_levels}), or be 0"
-            )
+        levels = self.student.levels_per_minibatch
+        if self.run.devices and levels % self.run.devices:
+            yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
 
 
 @dataclass(frozen=True)

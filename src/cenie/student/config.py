@@ -3,6 +3,7 @@
 Values that the paper leaves to the code base it ran on are marked DCD.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -72,6 +73,13 @@ class StudentConfig:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     num_levels: int = setting(32, minimum=1)  # paper
     num_steps: int = setting(256, minimum=2)  # paper
+
+    @property
+    def levels_per_minibatch(self) -> int:
+        """How many devices, at most, can share both the levels and every minibatch evenly."""
+        if self.network.recurrent:
+            return self.num_levels // self.ppo.minibatches
+        return math.gcd(self.num_levels, self.num_levels * self.num_steps // self.ppo.minibatches)
 
     def check(self) -> Iterator[Problem]:
         """Minibatches are whole columns for a student with memory, and equal parts of all steps otherwise."""
