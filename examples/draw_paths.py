@@ -45,7 +45,7 @@ def main(directory: str, picture: str, suite: str = "cenie8") -> None:
         follow(domain.environment, loaded.tree.student.network, level, jax.random.key(index), 900)
         for index, level in enumerate(levels)
     ]
-    Path(picture).write_bytes(png_bytes(gallery(levels, columns=4, paths=paths)))
+    Path(picture).write_bytes(png_bytes(gallery(levels, columns=4, paths=paths, tile=12)))
 
 
 if __name__ == "__main__":
