@@ -1,100 +1,156 @@
-"""Playing levels: one level per column, restarts, flags, final observations, masked numbers."""
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Box, Discrete, Environment
 from cenie.envs.reset import step_and_restart
 from cenie.student.config import NetworkConfig
 from cenie.student.networks import make_network
 from cenie.student.rollout import collect
-from cenie.types import Step
+from cenie.types import EnvState, Level, Observation, Rollout, Step
+from tests.student.probes import FAULTS, Faulty, View
 
-STEPS = 7
-
-
-class Counter(Environment):
-    """Shows (level, time). Ends after `level` steps, by time-out for even levels; pays the time."""
-
-    broken: bool = eqx.field(static=True, default=False)
-    max_steps = 9
-    observation_space = Box((2,), 0.0, 9.0)
-    action_space = Discrete(2)
-
-    def reset(self, key, level):
-        return self._show(level, jnp.zeros(())), jnp.zeros(())
-
-    def step(self, key, level, state, action):
-        time = state + 1.0
-        done = time >= level
-        even = level % 2 == 0
-        reward = jnp.where(self.broken & (time == 2), jnp.nan, time)
-        return Step(self._show(level, time), time, reward, done & ~even, done & even, done & ~even)
-
-    def _show(self, level, time):
-        return jnp.stack([jnp.asarray(level, jnp.float32), time])
+N, T = 4, 12
+NETWORK = NetworkConfig(encoder="bits", encoder_size=4, memory_size=4, head_size=4)
 
 
-def play(environment=None, **options):
-    environment = environment or Counter()
+class Counting(Environment):
+    """Shows the level and the time in the direction; pays the time; ends after `level` steps.
+
+    Odd levels end by time-out, even ones for real.
+    """
+
+    max_steps = 5
+    observation_space = View(Box((3, 3, 3), 0, 10, "uint8"), Discrete(4))  # pyright: ignore
+    action_space = Discrete(3)  # pyright: ignore
+
+    def reset(self, key: PRNGKeyArray, level: Level) -> tuple[Observation, EnvState]:
+        return self.observe(level, jnp.zeros((), jnp.int32)), jnp.zeros((), jnp.int32)
+
+    def step(self, key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> Step:
+        state = state + 1
+        done, odd = state == level, level % 2 == 1
+        reward = state.astype(jnp.float32)
+        return Step(self.observe(level, state), state, reward, done & ~odd, done & odd, done & ~odd)
+
+    def observe(self, level: Level, time: Array) -> Observation:
+        image = jnp.full((3, 3, 3), jnp.where(time % 2 == 0, 2, 8)).astype(jnp.uint8)
+        return View(image.at[0, 0, 2].set(level.astype(jnp.uint8)), time % 4)
+
+
+LEVELS = jnp.array([1, 2, 3, 5], jnp.int32)
+STUDENT = make_network(NETWORK, Counting().observation_space, Counting().action_space, jax.random.key(0))
+
+
+@eqx.filter_jit
+def play(key: PRNGKeyArray, levels: Array, **options: bool) -> Rollout:
+    return collect(Counting(), STUDENT, levels, key, T, advance=step_and_restart, **options)
+
+
+ROLLOUT = play(
+    jax.random.key(0), LEVELS, bootstrap_at_timeout=True, keep_final_observation=True, keep_features=True
+)
+
+
+def test_a_finished_episode_starts_the_same_level_again() -> None:
+    time = np.arange(T)[None] % np.asarray(LEVELS)[:, None]
+    np.testing.assert_array_equal(ROLLOUT.start, time == 0)
+    np.testing.assert_array_equal(ROLLOUT.reward, time + 1)
+    np.testing.assert_array_equal(ROLLOUT.observation.direction, time % 4)
+    shown = ROLLOUT.observation.image[:, :, 0, 0, 2]
+    np.testing.assert_array_equal(shown, np.broadcast_to(LEVELS[:, None], (N, T)))
+
+
+def test_ends_are_told_apart() -> None:
+    last = np.arange(T)[None] % np.asarray(LEVELS)[:, None] == np.asarray(LEVELS)[:, None] - 1
+    odd = np.asarray(LEVELS)[:, None] % 2 == 1
+    np.testing.assert_array_equal(ROLLOUT.terminated, last & ~odd)
+    np.testing.assert_array_equal(ROLLOUT.truncated, last & odd)
+    np.testing.assert_array_equal(ROLLOUT.solved, last & ~odd)
+
+
+def test_the_record_is_what_the_network_says_of_the_sequence() -> None:
+    decision = STUDENT.sequence(ROLLOUT.memory, ROLLOUT.observation, ROLLOUT.start)
+    np.testing.assert_allclose(ROLLOUT.value, decision.value, atol=1e-5)
+    np.testing.assert_allclose(ROLLOUT.log_prob, decision.policy.log_prob(ROLLOUT.action), atol=1e-5)
+    np.testing.assert_allclose(ROLLOUT.features, decision.features, atol=1e-5)
+
+
+def test_values_beyond_the_record() -> None:
+    """The last value follows the last step; a final value is that of the observation before a restart."""
+
+    def extended(final: bool, row: int, now: int) -> float:
+        """The value of one more observation after step `now` of a row."""
+        observation, start = jax.tree.map(
+            lambda x: x[row : row + 1, : now + 1], (ROLLOUT.observation, ROLLOUT.start)
+        )
+        more = Counting().observe(LEVELS[row], jnp.array(LEVELS[row] if final else 0))
+        observation = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b[None, None]], axis=1), observation, more
+        )
+        start = jnp.concatenate([start, jnp.array([[not final]])], axis=1)
+        memory = STUDENT.initial_memory(1)
+        return float(STUDENT.sequence(memory, observation, start).value[0, -1])
+
+    assert ROLLOUT.final_value is not None
+    assert ROLLOUT.final_observation is not None
+    np.testing.assert_allclose(ROLLOUT.final_value[2, 5], extended(True, 2, 5), atol=1e-5)
+    assert abs(extended(True, 2, 5) - extended(False, 2, 5)) > 1e-4
+    np.testing.assert_allclose(ROLLOUT.last_value[1], extended(False, 1, T - 1), atol=1e-5)
+    assert int(ROLLOUT.final_observation.direction[2, 5]) == 3
+
+
+def test_nothing_optional_is_kept_unasked() -> None:
+    plain = play(jax.random.key(0), LEVELS)
+    assert plain.final_value is None
+    assert plain.final_observation is None
+    assert plain.features is None
+    np.testing.assert_array_equal(plain.action, ROLLOUT.action)
+
+
+def test_actions_depend_on_the_key_and_differ_between_columns() -> None:
+    same = jnp.full(N, 3, jnp.int32)
+    first, second = play(jax.random.key(0), same), play(jax.random.key(1), same)
+    assert not np.array_equal(first.action, second.action)
+    assert not np.array_equal(first.action[0], first.action[1])
+    assert set(np.asarray(first.action).ravel()) == {0, 1, 2}
+
+
+def test_the_level_axis_may_be_split_over_devices() -> None:
+    mesh = Mesh(np.array(jax.devices()), ("levels",))
+    split = jax.device_put(LEVELS, NamedSharding(mesh, PartitionSpec("levels")))
+    together, apart = play(jax.random.key(0), LEVELS), play(jax.random.key(0), split)
+    for one, two in zip(jax.tree.leaves(together), jax.tree.leaves(apart)):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    assert apart.reward.sharding.shard_shape(apart.reward.shape) == (N // len(jax.devices()), T)
+
+
+def test_non_finite_numbers_are_set_to_zero_and_counted() -> None:
+    levels = jnp.array([FAULTS.index(name) for name in ("nan reward", "nan observation", "never done")])
     config = NetworkConfig(kind="mlp", hidden_sizes=(4,))
-    network = make_network(config, environment.observation_space, environment.action_space, jax.random.key(0))
-    levels = jnp.array([2.0, 3.0, 9.0])
-    return collect(
-        environment, network, levels, jax.random.key(1), STEPS, advance=step_and_restart, **options
-    ), network
+    network = make_network(config, Faulty.observation_space, Faulty.action_space, jax.random.key(0))
 
+    @eqx.filter_jit
+    def faulty(key: PRNGKeyArray) -> Any:
+        return collect(
+            Faulty(), network, levels, key, T, advance=step_and_restart, keep_final_observation=True
+        )
 
-def test_every_step_of_a_column_belongs_to_its_level():
-    """A peer went on with random levels after the first episode of a rollout."""
-    rollout, _ = play()
-    shown = np.asarray(rollout.observation[..., 0])
-    np.testing.assert_array_equal(shown, np.repeat([[2.0], [3.0], [9.0]], STEPS, axis=1))
-
-
-def test_flags_and_rewards_of_restarted_episodes():
-    rollout, _ = play()
-    np.testing.assert_array_equal(rollout.observation[0, :, 1], [0, 1, 0, 1, 0, 1, 0])
-    np.testing.assert_array_equal(rollout.start[0], [1, 0, 1, 0, 1, 0, 1])
-    np.testing.assert_array_equal(rollout.truncated[0], [0, 1, 0, 1, 0, 1, 0])
-    np.testing.assert_array_equal(rollout.terminated[1], [0, 0, 1, 0, 0, 1, 0])
-    np.testing.assert_array_equal(rollout.solved[1], rollout.terminated[1])
-    assert not np.asarray(rollout.truncated[1]).any()
-    np.testing.assert_array_equal(rollout.reward[1], [1, 2, 3, 1, 2, 3, 1])
-    assert not np.asarray(rollout.done[2]).any()
-
-
-def test_final_observation_is_the_one_before_the_restart():
-    rollout, _ = play(keep_final_observation=True)
-    final = rollout.final_observation
-    assert final is not None
-    np.testing.assert_array_equal(final[0, :, 1], [1, 2, 1, 2, 1, 2, 1])
-
-
-def test_values_of_final_and_last_observations():
-    rollout, network = play(bootstrap_at_timeout=True, keep_final_observation=True)
-    assert rollout.final_value is not None
-    value = network.sequence((), rollout.final_observation, rollout.start).value
-    np.testing.assert_allclose(rollout.final_value, value, rtol=1e-5, atol=1e-6)
-    nxt = jnp.array([[[2.0, 1.0]], [[3.0, 1.0]], [[9.0, 7.0]]])
-    np.testing.assert_allclose(
-        rollout.last_value, network.sequence((), nxt, rollout.start[:, :1]).value[:, 0], rtol=1e-5, atol=1e-6
+    rollout = faulty(jax.random.key(0))
+    assert all(
+        np.isfinite(leaf).all()
+        for leaf in jax.tree.leaves(rollout)
+        if jnp.issubdtype(leaf.dtype, jnp.inexact)
     )
-
-
-def test_stored_values_and_log_probs_are_those_of_the_acting_network():
-    rollout, network = play(keep_features=True)
-    decision = network.sequence((), rollout.observation, rollout.start)
-    np.testing.assert_allclose(rollout.value, decision.value, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        rollout.log_prob, decision.policy.log_prob(rollout.action), rtol=1e-5, atol=1e-6
-    )
-    np.testing.assert_array_equal(rollout.features, rollout.observation)
-
-
-def test_non_finite_rewards_are_masked_and_counted():
-    rollout, _ = play(Counter(broken=True))
-    assert np.isfinite(np.asarray(rollout.reward)).all()
-    np.testing.assert_array_equal(rollout.masked, [3, 2, 1])
+    bad_rewards = int((rollout.action[0] == 1).sum())
+    assert bad_rewards > 0
+    assert int(rollout.masked[0]) == bad_rewards
+    # The observation after the last step is masked too, but not part of the record.
+    zeros = int((rollout.observation[1] == 0.0).sum())
+    assert zeros <= int(rollout.masked[1]) <= zeros + 2
+    assert int(rollout.masked[2]) == 0
