@@ -51,5 +51,6 @@ def test_every_method_is_in_the_table():
 
 
 def test_linked_files_exist():
-    for target in re.findall(r"\]\((?!#|http)([^)]+)\)", README):
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!#|http)([^)]+)\)", prose):
         assert (ROOT / target).exists(), target
