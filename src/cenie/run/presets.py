@@ -1,7 +1,7 @@
 """Presets: named starting points for each domain, with the source of every value. Imports no JAX.
 
 `paper` is the setting of the CENIE paper (its hyper-parameter table, with the resolutions of its open
-points recorded in `docs/decisions.md`). `quick` learns visibly in about five minutes on two CPU cores;
+points recorded in `docs/decisions.md`). `quick` learns visibly in minutes on two CPU cores;
 its figures are not comparable with published ones. `dcd` is the setting of the code that PLR-perp and ACCEL
 were published with, for comparisons with its figures.
 """
