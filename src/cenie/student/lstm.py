@@ -47,9 +47,9 @@ class LSTM(eqx.Module):
         """The state after reading one input per column."""
         hidden, cell = (jnp.where(start, 0.0, part) for part in state)
         z = self.weight @ jnp.concatenate([_with_one(inputs), hidden])
-        i, f, g, o = jnp.split(_activate(z.reshape(-1)), 4)
-        cell = f * cell.reshape(-1) + i * g
-        return (o * jnp.tanh(cell)).reshape(hidden.shape), cell.reshape(hidden.shape)
+        i, f, g, o = _activate(z.reshape(-1)).reshape(4, *hidden.shape)
+        cell = f * cell + i * g
+        return o * jnp.tanh(cell), cell
 
     def sequence(
         self, state: State, inputs: Float[Array, "d t n"], start: Bool[Array, "t n"]

@@ -124,8 +124,12 @@ class BitsEncoder(eqx.Module):
 
     def __call__(self, observation: Observation) -> Float[Array, "e ..."]:
         objects = _features_first(observation.image[..., 0], 2)
-        bits = [(objects == _WALL).astype(jnp.float32), (objects == _GOAL).astype(jnp.float32)]
-        return jax.nn.relu(self.layer(jnp.concatenate([*bits, _direction_bits(observation)])))
+        kinds = jnp.array([_WALL, _GOAL], objects.dtype).reshape(2, *(1,) * objects.ndim)
+        view_bits = (objects == kinds).astype(jnp.float32).reshape(-1, *objects.shape[1:])
+        # Two products: on a CPU, setting bits of different kinds side by side costs more than the layer.
+        for_view, for_direction = jnp.split(self.layer.weight, [len(view_bits)], axis=1)
+        from_view = Linear(for_view, self.layer.bias)(view_bits)
+        return jax.nn.relu(from_view + jnp.tensordot(for_direction, _direction_bits(observation), axes=1))
 
 
 class MazeLSTM(Network):

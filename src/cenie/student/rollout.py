@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Rollout, Step
@@ -49,8 +49,8 @@ def collect(
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
 
-    def step(play: _Play, key: PRNGKeyArray) -> tuple[_Play, dict[str, Any]]:
-        action_key, step_key = jax.random.split(key)
+    def step(play: _Play, keys: Key[Array, " 2"]) -> tuple[_Play, dict[str, Any]]:
+        action_key, step_key = keys
         memory, decision = network.step(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
         result, final_observation = advance(environment, step_key, levels, play.state, action)
@@ -79,7 +79,7 @@ def collect(
         return _Play(result.state, observation, memory, done, play.masked + masked), record
 
     play = _Play(state, observation, memory, jnp.ones(count, bool), masked)
-    play, record = jax.lax.scan(step, play, jax.random.split(key, num_steps))
+    play, record = jax.lax.scan(step, play, jax.random.split(key, (num_steps, 2)))
     last_value = network.step(play.memory, play.observation, play.start)[1].value
     record = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), record)
     return Rollout(**record, memory=memory, last_value=last_value, masked=play.masked)
