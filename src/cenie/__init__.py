@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cenie.bridges.teacher import Teacher
     from cenie.envs.check import check_environment
     from cenie.run.build import build
     from cenie.run.evaluate import evaluate, solved_rates, suite_mean
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Curriculum",
+    "Teacher",
     "build",
     "check_environment",
     "cycle",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOME = {
     "Curriculum": "cenie.teach.curriculum",
+    "Teacher": "cenie.bridges.teacher",
     "build": "cenie.run.build",
     "check_environment": "cenie.envs.check",
     "cycle": "cenie.teach.cycle",

@@ -42,8 +42,9 @@ class Rollout(eqx.Module):
     one ended there: GAE then ignores it). `final_value[i, j]` is the value of the observation that
     ended an episode by truncation, before the restart; it is None unless time-outs are bootstrapped.
     `final_observation` holds the observation after each step before any restart, if asked for.
-    `features` is the student's state representation at each step, if asked for. `masked` counts the
-    non-finite rewards and observation entries that were replaced by 0.
+    `features` is the student's state representation and `entropy` its policy's entropy (in nats) at each
+    step, if asked for. `masked` counts the non-finite rewards and observation entries that were replaced
+    by 0.
     """
 
     observation: Observation
@@ -60,6 +61,7 @@ class Rollout(eqx.Module):
     final_value: Float[Array, "n t"] | None = None
     final_observation: Observation | None = None
     features: Float[Array, "n t d"] | None = None
+    entropy: Float[Array, "n t"] | None = None
     masked: Int[Array, " n"] | None = None
 
     @property

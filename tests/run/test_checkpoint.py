@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as to_safetensors
 
-from cenie.run.checkpoint import CheckpointError, digest, load_newest, save, sweep
+from cenie.run.checkpoint import CheckpointError, digest, load_newest, newest_first, save, sweep
 from cenie.run.directory import RunDirectoryError
 
 LIKE = {"w": np.zeros((8, 8), np.float32), "n": np.zeros((), np.int32)}
@@ -549,3 +549,13 @@ def test_a_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     assert_falls_back(tmp_path, "manifest.json cannot be read")
+
+
+def test_all_checkpoints_newest_first_and_the_damaged_ones_named(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        save(tmp_path, state(step), step=step, facts={}, keep=4)
+    (tmp_path / "step-00000003" / "arrays.safetensors").write_bytes(b"damaged")
+    found = list(newest_first(tmp_path, LIKE))
+    assert [(loaded.step, int(loaded.tree["n"])) for loaded in found] == [(4, 4), (2, 2), (1, 1)]
+    assert [len(loaded.skipped) for loaded in found] == [0, 1, 0]
+    assert "step-00000003" in found[1].skipped[0]

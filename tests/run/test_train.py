@@ -13,10 +13,12 @@ import pytest
 from rich.console import Console
 
 from cenie import settings
+from cenie.run import cli
 from cenie.run import train as training
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
 from cenie.run.directory import RunDirectory, read_json, write_json
+from cenie.run.metrics import EvaluationTable
 from cenie.run.progress import Progress
 from tests.tiny import tiny
 
@@ -69,6 +71,20 @@ def test_evaluations_are_made_before_during_and_after_training(finished):
     assert updates[0] == 0
     assert updates[-1] == 6
     assert any(4 <= u < 6 for u in updates)
+
+
+def test_several_checkpoints_can_be_evaluated(finished, capsys):
+    path, _ = finished
+    assert cli.run(["evaluate", str(path), "--checkpoints", "2", "--episodes", "2"]) == 0
+    printed = capsys.readouterr().out
+    rows = EvaluationTable(next(path.glob("evaluation-cenie8-seed0-*.csv"))).read()
+    cycles = sorted({cycle for cycle, _ in rows})
+    assert cycles == sorted(int(p.name.removeprefix("step-")) for p in (path / "checkpoints").iterdir())
+    assert len(rows) == 2 * 2 * 8
+    mean = sum(row.solved for _, row in rows) / len(rows)
+    assert any("mean" in line and f"{mean:.3f}" in line for line in printed.splitlines())
+    assert cli.run(["evaluate", str(path), "--checkpoints", "3", "--episodes", "1"]) == 0
+    assert "only 2 of 3 checkpoints" in capsys.readouterr().out
 
 
 def test_printed_table_shows_untrained_beside_trained_and_where_the_results_are(finished):

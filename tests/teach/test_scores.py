@@ -29,6 +29,7 @@ def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
         start=jnp.asarray(np.roll(done, 1, axis=1)).at[:, 0].set(True),
         memory=(),
         last_value=jnp.zeros(done.shape[0]),
+        entropy=jnp.asarray(rng.random(done.shape), jnp.float32),
     )
     old = jnp.full(done.shape[0], -jnp.inf) if old_max is None else jnp.asarray(old_max, jnp.float32)
     return ScoreInputs(
@@ -37,7 +38,6 @@ def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
         max_return=jnp.maximum(old, episode_outcomes(rollout).max_return),
         gamma=GAMMA,
         episodes=episodes,
-        entropy=jnp.asarray(rng.random(done.shape), jnp.float32),
     )
 
 
@@ -74,7 +74,7 @@ def oracle(name, inputs):
                 "maxmc": (top - v).mean(),
                 "maxmc-positive": np.maximum(top - v, 0).mean(),
                 "maxmc-start": top - v[0],
-                "entropy": np.asarray(inputs.entropy, np.float64)[i, piece].mean(),
+                "entropy": np.asarray(rollout.entropy, np.float64)[i, piece].mean(),
                 "uniform": 1.0,
             }[name]
 
@@ -140,14 +140,16 @@ def test_unfinished_tail_is_ignored(name):
     noisy = jnp.where(tail, jnp.nan, spoiled.rollout.value)
     spoiled = ScoreInputs(
         rollout=_replace(
-            spoiled.rollout, value=noisy, reward=jnp.where(tail, jnp.inf, spoiled.rollout.reward)
+            spoiled.rollout,
+            value=noisy,
+            reward=jnp.where(tail, jnp.inf, spoiled.rollout.reward),
+            entropy=jnp.where(tail, jnp.nan, inputs.rollout.entropy),
         ),
         advantages=Advantages(
             jnp.where(tail, jnp.nan, spoiled.advantages.advantage), spoiled.advantages.target
         ),
         max_return=inputs.max_return,
         gamma=GAMMA,
-        entropy=jnp.where(tail, jnp.nan, inputs.entropy),
     )
     np.testing.assert_array_equal(SCORES[name](spoiled), SCORES[name](inputs))
 
@@ -183,6 +185,6 @@ def test_bug_jaxued_maximum_return_starts_at_zero():
 
 def test_entropy_must_be_given():
     inputs = make_inputs(done_pattern("last step"))
-    bare = ScoreInputs(inputs.rollout, inputs.advantages, inputs.max_return, GAMMA)
+    bare = ScoreInputs(_replace(inputs.rollout, entropy=None), inputs.advantages, inputs.max_return, GAMMA)
     with pytest.raises(ValueError, match="entropy"):
         SCORES["entropy"](bare)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,13 @@ def load_newest(directory: Path, like: Any) -> Loaded | None:
     can be used: starting again from nothing must be the user's decision. Nothing is repaired or removed,
     so reading beside a running writer is safe.
     """
+    return next(newest_first(directory, like), None)
+
+
+def newest_first(directory: Path, like: Any) -> Iterator[Loaded]:
+    """All checkpoints that `load_newest` could return, one after another; they are read when asked for."""
     skipped: list[str] = []
+    found = False
     for path in _newest_first(directory):
         try:
             manifest = _read_manifest(path)
@@ -114,10 +120,11 @@ def load_newest(directory: Path, like: Any) -> Loaded | None:
         except _Unusable as reason:
             skipped.append(f"{path}: {reason}")
         else:
-            return Loaded(tree, manifest["step"], manifest["facts"], skipped)
-    if skipped:
+            found = True
+            yield Loaded(tree, manifest["step"], manifest["facts"], skipped)
+            skipped = []
+    if skipped and not found:
         raise RunDirectoryError("no checkpoint can be loaded:\n" + "\n".join(skipped))
-    return None
 
 
 def digest(tree: Any) -> str:

@@ -30,14 +30,16 @@ cenie: Unsupervised Environment Design in JAX
   cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
   cenie train --resume DIR [--updates N]    go on after a stop, a crash or a kill
-  cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S]
-                                            play held-out levels with the student of a run
+  cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
+                                            play held-out levels with the last student(s) of a run
   cenie methods                             the methods that can be trained
   cenie domains                             the domains, their generators and suites
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
 """
+
+EVALUATE = "expected DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -130,7 +132,7 @@ def _start(config: Config, path: Path, *, resume: bool) -> int:
 def _evaluate(arguments: list[str]) -> int:
     names, options = parse(arguments)
     if len(names) != 1 or "help" in options:
-        raise SettingsError([Problem("evaluate", "expected DIR [--suite NAME] [--episodes N] [--seed S]")])
+        raise SettingsError([Problem("evaluate", EVALUATE)])
     config = load_config(RunDirectory(Path(names[0])).config)
     request = settings.read(
         EvaluationRequest,

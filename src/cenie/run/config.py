@@ -88,6 +88,7 @@ class EvaluationRequest:
     suite: str
     episodes: int = setting(10, minimum=1, maximum=100_000)
     seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    checkpoints: int = setting(1, minimum=1, maximum=100_000)
 
 
 @functools.cache

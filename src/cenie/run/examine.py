@@ -1,4 +1,6 @@
-"""`cenie evaluate`: play a suite with the newest student of a run directory."""
+"""`cenie evaluate`: play a suite with the newest students of a run directory."""
+
+import itertools
 
 from rich.console import Console
 from rich.table import Table
@@ -8,39 +10,58 @@ from cenie.run.build import build, place
 from cenie.run.config import Config, EvaluationRequest
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, solved_rates, suite_mean
-from cenie.run.metrics import EvaluationTable
+from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.teach.cycle import init
 
 
 def examine(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
-    """Evaluate, print the solved rates, and write one row per episode beside the run's own table."""
+    """Evaluate, print the solved rates, and write one row per episode beside the run's own table.
+
+    Every checkpoint plays the same levels, and the printed rates are means over the checkpoints.
+    """
     console = Console()
     domain, setup = build(config)
-    loaded = checkpoint.load_newest(directory.checkpoints, init(setup, config.seed))
-    if loaded is None:
+    suite = domain.suites[request.suite]()
+    found = checkpoint.newest_first(directory.checkpoints, init(setup, config.seed))
+    played: list[tuple[int, int, int, list[EvaluationRow]]] = []
+    with console.status(f"playing {suite.name}") as status:
+        for loaded in itertools.islice(found, request.checkpoints):
+            for message in loaded.skipped:
+                console.print(message, style="yellow", markup=False)
+            state = place(setup, loaded.tree)
+            updates = int(state.counters.updates)
+            rows = evaluate(
+                domain,
+                state.student.network,
+                suite,
+                episodes=request.episodes,
+                seed=request.seed,
+                mesh=setup.mesh,
+                progress=lambda done, total, updates=updates: status.update(
+                    f"{suite.name} after {updates} updates: {done} of {total} episodes"
+                ),
+            )
+            played.insert(0, (loaded.step, updates, int(loaded.facts["env_steps"]), rows))
+    if not played:
         raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
-    for message in loaded.skipped:
-        console.print(message, style="yellow", markup=False)
-    state = place(setup, loaded.tree)
-    updates = int(state.counters.updates)
-    with console.status(f"playing {request.suite} after {updates} updates") as status:
-        rows = evaluate(
-            domain,
-            state.student.network,
-            domain.suites[request.suite](),
-            episodes=request.episodes,
-            seed=request.seed,
-            mesh=setup.mesh,
-            progress=lambda done, total: status.update(f"{request.suite}: {done} of {total} episodes"),
-        )
-    path = directory.path / f"evaluation-{request.suite}-seed{request.seed}-cycle{loaded.step}.csv"
+    if len(played) < request.checkpoints:
+        console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
+    path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1][0]}.csv"
     path.unlink(missing_ok=True)
-    EvaluationTable(path).write(loaded.step, updates, int(loaded.facts["env_steps"]), rows)
-    rates = solved_rates(rows)
-    table = Table("held-out level", "solved", title=f"{request.suite} after {updates} updates")
-    for level, rate in rates.items():
+    table = EvaluationTable(path)
+    for written in played:
+        table.write(*written)
+    _print(console, suite.name, [(updates, solved_rates(rows)) for _, updates, _, rows in played])
+    console.print(f"rows: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(console: Console, suite: str, rates: list[tuple[int, dict[str, float]]]) -> None:
+    """The rates of each level, averaged over the checkpoints."""
+    updates = ", ".join(str(number) for number, _ in rates)
+    table = Table("held-out level", "solved", title=f"{suite} after {updates} updates")
+    means = {level: sum(each[level] for _, each in rates) / len(rates) for level in rates[0][1]}
+    for level, rate in means.items():
         table.add_row(level, f"{rate:.2f}")
     table.add_section()
-    table.add_row("mean", f"{suite_mean(rates):.3f}")
+    table.add_row("mean", f"{suite_mean(means):.3f}")
     console.print(table)
-    console.print(f"rows: {path}", markup=False, highlight=False, soft_wrap=True)

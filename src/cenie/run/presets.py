@@ -80,7 +80,7 @@ def _dcd() -> Parts:
 
 def _quick() -> Parts:
     parts = {
-        "updates": 800,
+        "updates": 650,
         "env": MazeConfig(num_actions=3),
         "student": StudentConfig(
             num_levels=64,

@@ -38,6 +38,7 @@ def collect(
     bootstrap_at_timeout: bool = False,
     keep_final_observation: bool = False,
     keep_features: bool = False,
+    keep_entropy: bool = False,
 ) -> Rollout:
     """Play `num_steps` steps of each level with sampled actions, from new episodes. Consumes the key.
 
@@ -75,6 +76,8 @@ def collect(
             record["final_observation"] = final_observation
         if keep_features:
             record["features"] = decision.features
+        if keep_entropy:
+            record["entropy"] = decision.policy.entropy()
         done = result.terminated | result.truncated
         return _Play(result.state, observation, memory, done, play.masked + masked), record
 

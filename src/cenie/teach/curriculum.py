@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.teach import scores
 from cenie.teach.buffer import BufferState
 from cenie.teach.config import ReplayConfig
 from cenie.teach.scores import ScoreInputs
@@ -63,6 +64,11 @@ class Curriculum:
     learn_on_new: bool
     replay: Replay | None = None
     editing: Editing | None = None
+
+    @property
+    def reads_entropy(self) -> bool:
+        """Whether rollouts must keep the entropy of the policy."""
+        return self.replay is not None and any(s.compute is scores.entropy for s in self.replay.scores)
 
 
 class Assignment(eqx.Module):

@@ -93,6 +93,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         setup.student.num_steps,
         advance=step_and_restart,
         bootstrap_at_timeout=setup.student.ppo.bootstrap_at_timeout,
+        keep_entropy=setup.curriculum.reads_entropy,
     )
     student_state, learn_metrics = _learn_if(assignment.learn, setup, state.student, rollout, learn_key)
     teacher_state, teacher_metrics = teacher.tell(

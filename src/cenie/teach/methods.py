@@ -6,7 +6,18 @@ from typing import Literal
 from cenie.settings import setting
 from cenie.teach.config import ReplayConfig
 
-ScoreName = Literal["pvl", "value-l1", "signed", "maxmc", "maxmc-positive", "td", "learnability", "uniform"]
+ScoreName = Literal[
+    "pvl",
+    "value-l1",
+    "signed",
+    "maxmc",
+    "maxmc-positive",
+    "maxmc-start",
+    "td",
+    "entropy",
+    "learnability",
+    "uniform",
+]
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,64 @@
-"""Methods as recipes: each function turns a domain and its settings into a `Curriculum`."""
+"""Methods as recipes: each function turns a source of levels and settings into a `Curriculum`."""
 
-from cenie.envs.base import Domain
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import PRNGKeyArray
+
 from cenie.teach.curriculum import Curriculum, Editing, Replay, Score
 from cenie.teach.methods import Accel, DomainRandomisation, Learnability, LevelReplay
 from cenie.teach.scores import SCORES
+from cenie.types import Level
 
 
-def dr(domain: Domain, settings: DomainRandomisation) -> Curriculum:
+@runtime_checkable
+class LevelSource(Protocol):
+    """What a recipe needs of a domain: ways to make levels."""
+
+    @property
+    def generators(self) -> Mapping[str, Callable[[PRNGKeyArray], Level]]: ...
+
+    @property
+    def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
+
+
+def dr(source: LevelSource, settings: DomainRandomisation) -> Curriculum:
     """Domain randomisation: one random level per environment and cycle, repeated until the cycle ends."""
-    return Curriculum(generate=domain.generators[settings.generator], learn_on_new=True)
+    return Curriculum(generate=source.generators[settings.generator], learn_on_new=True)
 
 
-def plr(domain: Domain, settings: LevelReplay) -> Curriculum:
+def plr(source: LevelSource, settings: LevelReplay) -> Curriculum:
     """Prioritised level replay: gradient steps on new and on replayed levels."""
-    return _replaying(domain, settings, learn_on_new=True)
+    return _replaying(source, settings, learn_on_new=True)
 
 
-def plr_robust(domain: Domain, settings: LevelReplay) -> Curriculum:
+def plr_robust(source: LevelSource, settings: LevelReplay) -> Curriculum:
     """PLR-perp: new levels are only scored; gradient steps on replayed levels only."""
-    return _replaying(domain, settings, learn_on_new=False)
+    return _replaying(source, settings, learn_on_new=False)
 
 
-def accel(domain: Domain, settings: Accel) -> Curriculum:
+def accel(source: LevelSource, settings: Accel) -> Curriculum:
     """PLR-perp from simple levels, plus edits of the levels that were just replayed."""
     return Curriculum(
-        generate=domain.generators[settings.generator],
+        generate=source.generators[settings.generator],
         learn_on_new=False,
         replay=Replay(settings.replay, (Score("regret", SCORES[settings.score]),)),
-        editing=Editing(domain.edit, settings.edit_prob, settings.parents),
+        editing=Editing(source.edit, settings.edit_prob, settings.parents),
     )
 
 
-def sfl(domain: Domain, settings: Learnability) -> Curriculum:
+def sfl(source: LevelSource, settings: Learnability) -> Curriculum:
     """PLR-perp whose score is how often a level is solved times how often it is not."""
     return Curriculum(
-        generate=domain.generators[settings.generator],
+        generate=source.generators[settings.generator],
         learn_on_new=False,
         replay=Replay(settings.replay, (Score("learnability", SCORES["learnability"]),)),
     )
 
 
-def _replaying(domain: Domain, settings: LevelReplay, *, learn_on_new: bool) -> Curriculum:
+def _replaying(source: LevelSource, settings: LevelReplay, *, learn_on_new: bool) -> Curriculum:
     return Curriculum(
-        generate=domain.generators[settings.generator],
+        generate=source.generators[settings.generator],
         learn_on_new=learn_on_new,
         replay=Replay(settings.replay, (Score("regret", SCORES[settings.score]),)),
     )

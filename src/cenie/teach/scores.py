@@ -22,9 +22,8 @@ class ScoreInputs(eqx.Module):
     """What a score may look at.
 
     `max_return` is the highest undiscounted return ever seen on each level, this rollout included: the
-    maximum of the stored value (-inf for a new level) and `Outcomes.max_return`. `entropy` is the policy's
-    entropy at each step divided by its maximum (the logarithm of the number of actions); only the score
-    `entropy` reads it. `episodes` says which completed episodes count.
+    maximum of the stored value (-inf for a new level) and `Outcomes.max_return`. `episodes` says which
+    completed episodes count.
     """
 
     rollout: Rollout
@@ -32,7 +31,6 @@ class ScoreInputs(eqx.Module):
     max_return: Float[Array, " n"]
     gamma: float = eqx.field(static=True)
     episodes: Literal["average", "last"] = eqx.field(static=True, default="average")
-    entropy: Float[Array, "n t"] | None = None
 
 
 class Outcomes(eqx.Module):
@@ -122,10 +120,10 @@ def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
 
 
 def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
-    """Mean entropy of the policy, as a share of its maximum."""
-    if inputs.entropy is None:
-        raise ValueError("the score 'entropy' needs ScoreInputs.entropy")
-    return _episode_mean(inputs, inputs.entropy)
+    """Mean entropy of the policy. Needs a rollout that was collected with entropies."""
+    if inputs.rollout.entropy is None:
+        raise ValueError("the score 'entropy' needs a rollout with entropies")
+    return _episode_mean(inputs, inputs.rollout.entropy)
 
 
 def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:

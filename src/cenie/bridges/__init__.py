@@ -1,0 +1,1 @@
+"""Doors to other people's training loops."""

@@ -1,0 +1,303 @@
+"""The teacher for other people's loops: the same decisions, in NumPy."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cenie import Teacher
+from cenie.settings import SettingsError
+from cenie.teach.methods import METHODS
+
+N, T = 4, 12
+SMALL = {"replay.capacity": 12, "replay.min_fill": 0.5}
+
+
+def generate(rng):
+    # Differences that 32 bits would lose.
+    return {"size": 1e9 + rng.random(), "seed": rng.integers(2**60), "map": rng.random((2, 2)) < 0.5}
+
+
+def edit(rng, level):
+    return level | {"size": level["size"] + 1.0}
+
+
+def make(method="plr-robust", **changes):
+    settings = {} if method == "dr" else SMALL
+    arguments = {"generate": generate, "edit": edit, "num_levels": N, "settings": settings, "seed": 5}
+    return Teacher(method, **{**arguments, **changes})
+
+
+def steps(seed, n=N, t=T):
+    """Random steps with several episodes, some of them cut off by the end."""
+    rng = np.random.default_rng(seed)
+    ends = rng.random((n, t)) < 0.3
+    ends[:, t // 2] = True
+    terminated = ends & (rng.random((n, t)) < 0.5)
+    return {
+        "reward": rng.normal(size=(n, t)),
+        "value": rng.normal(size=(n, t)),
+        "terminated": terminated,
+        "truncated": ends & ~terminated,
+        "solved": terminated,
+    }
+
+
+def key_of(level):
+    return level["size"].item(), level["seed"].item(), level["map"].tobytes()
+
+
+def run(teacher, tasks, first=0):
+    """The tasks that a teacher asked for, and what it logged."""
+    asked, logged = [], []
+    for number in range(first, first + tasks):
+        asked.append(teacher.ask())
+        logged.append(teacher.tell(**steps(number)))
+    return asked, logged
+
+
+def described(tasks):
+    return [(task.kind, task.learn, [key_of(level) for level in task.levels]) for task in tasks]
+
+
+@pytest.fixture(scope="module", params=sorted(METHODS))
+def method(request):
+    return request.param
+
+
+def test_every_method_asks_for_what_it_was_built_to_ask(method):
+    teacher = make(method)
+    seen, last_replay = set(), []
+    for number in range(30):
+        stored = {key_of(entry.level) for entry in teacher.stored()}
+        task = teacher.ask()
+        levels = [key_of(level) for level in task.levels]
+        assert len(levels) == N
+        if task.kind == "new":
+            assert not seen & set(levels)
+            assert task.learn == (method in ("dr", "plr"))
+        elif task.kind == "replay":
+            assert set(levels) <= stored
+            assert task.learn
+            last_replay = levels
+        else:
+            assert [(size - 1.0, *rest) for size, *rest in levels] == last_replay
+            assert not task.learn
+        seen |= set(levels)
+        log = teacher.tell(**steps(number))
+        assert all(isinstance(value, int | float) for value in log.values())
+        assert len(teacher.stored()) == log.get("buffer_size", 0) <= SMALL["replay.capacity"]
+    kinds = {"dr": {"new"}, "accel": {"new", "replay", "edit"}}.get(method, {"new", "replay"})
+    tasks, _ = run(teacher, 10, 30)
+    assert {task.kind for task in tasks} <= kinds
+
+
+def test_same_seed_same_tasks_and_another_seed_other_tasks(method):
+    tasks = described(run(make(method), 12)[0])
+    assert described(run(make(method), 12)[0]) == tasks
+    assert described(run(make(method, seed=6), 12)[0]) != tasks
+
+
+def test_a_saved_teacher_goes_on_as_if_it_had_never_stopped(method, tmp_path):
+    whole, log = run(make(method), 14)
+    teacher = make(method)
+    run(teacher, 7)
+    teacher.ask()  # the program dies while playing this task
+    teacher.save(tmp_path)
+    resumed = make(method)
+    resumed.load(tmp_path)
+    tasks, rest = run(resumed, 7, 7)
+    assert described(tasks) == described(whole[7:])
+    assert rest == log[7:]
+
+
+def test_ask_repeats_itself_until_it_is_told():
+    teacher = make()
+    assert teacher.ask() is teacher.ask()
+    first = teacher.ask()
+    teacher.tell(**steps(0))
+    assert teacher.ask() is not first
+
+
+def test_scores_are_the_mean_over_episodes_of_the_mean_over_steps():
+    """Written out in NumPy: advantages by the recursion, tails ignored."""
+    gamma, decay = 0.9, 0.8
+    teacher = make(gamma=gamma, gae_lambda=decay)
+    task = teacher.ask()
+    told = steps(3)
+    teacher.tell(**told)
+    expected = {}
+    for row, level in enumerate(task.levels):
+        ends = np.flatnonzero((told["terminated"] | told["truncated"])[row])
+        means = []
+        for first, last in zip([0, *(ends[:-1] + 1)], ends):
+            advantage, gains = 0.0, []
+            for t in range(last, first - 1, -1):
+                following = told["value"][row, t + 1] if t < last else 0.0
+                delta = told["reward"][row, t] + gamma * following - told["value"][row, t]
+                advantage = delta + gamma * decay * advantage
+                gains.append(max(advantage, 0.0))
+            means.append(np.mean(gains))
+        expected[key_of(level)] = np.mean(means)
+    found = {key_of(entry.level): entry.scores["regret"] for entry in teacher.stored()}
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[k] for k in expected], list(expected.values()), rtol=1e-5)
+
+
+def test_own_advantages_replace_ours():
+    teacher = make(settings=SMALL | {"score": "signed"})
+    teacher.ask()
+    told = steps(3) | {"advantage": np.full((N, T), 0.25)}
+    teacher.tell(**told)
+    scores = [entry.scores["regret"] for entry in teacher.stored()]
+    np.testing.assert_allclose(scores, [0.25] * N, rtol=1e-6)
+
+
+def test_a_time_out_is_bootstrapped_where_its_value_is_given():
+    one = {
+        "reward": [[0.0]] * N,
+        "value": [[0.0]] * N,
+        "terminated": [[False]] * N,
+        "truncated": [[True]] * N,
+    }
+    scores = []
+    for extra in ({}, {"final_value": [[2.0]] * N}):
+        teacher = make(gamma=0.5)
+        teacher.ask()
+        teacher.tell(**one, **extra)
+        scores.append(teacher.stored()[0].scores["regret"])
+    assert scores == [0.0, 1.0]
+
+
+def test_rows_of_different_lengths_are_rows_padded_at_the_end():
+    told = steps(4)
+    ends = told["terminated"] | told["truncated"]
+    lengths = [int(np.flatnonzero(row)[-1]) + 1 for row in ends]
+    ragged = {name: [row[:length] for row, length in zip(rows, lengths)] for name, rows in told.items()}
+    logs, scores = [], []
+    for given in (told, ragged):
+        teacher = make()
+        teacher.ask()
+        logs.append(teacher.tell(**given))
+        scores.append([entry.scores for entry in teacher.stored()])
+    assert scores[0] == scores[1]
+    assert logs[0] == logs[1]
+
+
+def test_bug_gymnasium_may_terminate_and_truncate_in_one_step():
+    """A pole that falls on the very last step sets both flags; the fall counts."""
+    told = steps(3)
+    both = told | {"truncated": told["truncated"] | told["terminated"]}
+    logs = []
+    for given in (told, both):
+        teacher = make()
+        teacher.ask()
+        logs.append(teacher.tell(**given))
+    assert logs[0] == logs[1]
+
+
+def test_a_level_without_a_finished_episode_is_not_stored():
+    teacher = make()
+    teacher.ask()
+    told = steps(0)
+    for name in ("terminated", "truncated", "solved"):
+        told[name][1] = False
+    assert teacher.tell(**told)["buffer_size"] == N - 1
+
+
+def test_stored_levels_are_sorted_by_their_chance_and_know_their_parents():
+    teacher = make("accel")
+    run(teacher, 30)
+    stored = teacher.stored()
+    chances = [entry.chance for entry in stored]
+    assert chances == sorted(chances, reverse=True)
+    assert sum(chances) == pytest.approx(1.0, abs=1e-5)
+    assert any(entry.generation > 0 and entry.parent >= 0 for entry in stored)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"reward": np.zeros((N - 1, T))},
+            f"reward: expected one row for each of the {N} levels, got {N - 1}",
+        ),
+        ({"value": np.zeros((N, T + 1))}, "value: rows of"),
+        ({"value": np.full((N, T), np.nan)}, r"value\[0\]: not finite at step 0"),
+        ({"value": np.full((N, T), 1e300)}, r"value\[0\]: not finite"),
+        ({"reward": np.zeros((N, T, 1))}, r"reward\[0\]: expected one number per step"),
+        ({"reward": [["a"] * T] * N}, r"reward\[0\]: expected one number per step"),
+        ({"terminated": np.full((N, T), 0.5)}, r"terminated\[0\]: expected true or false"),
+    ],
+)
+def test_wrong_steps_are_named_and_change_nothing(change, message):
+    teacher = make()
+    task = teacher.ask()
+    with pytest.raises(ValueError, match=message):
+        teacher.tell(**(steps(0) | change))
+    assert teacher.ask() is task
+    assert teacher.stored() == []
+
+
+@pytest.mark.parametrize(("score", "missing"), [("learnability", "solved"), ("entropy", "entropy")])
+def test_a_score_says_what_it_needs(score, missing):
+    teacher = make(settings=SMALL | {"score": score})
+    teacher.ask()
+    told = steps(0)
+    del told["solved"]
+    with pytest.raises(ValueError, match=f"{missing}: this teacher's score needs it"):
+        teacher.tell(**told)
+
+
+def test_the_entropy_of_the_policy_can_be_the_score():
+    teacher = make(settings=SMALL | {"score": "entropy"})
+    teacher.ask()
+    teacher.tell(**steps(0), entropy=np.full((N, T), 0.5))
+    scores = [entry.scores["regret"] for entry in teacher.stored()]
+    np.testing.assert_allclose(scores, [0.5] * N, rtol=1e-6)
+
+
+def test_tell_without_ask():
+    with pytest.raises(RuntimeError, match="call ask"):
+        make().tell(**steps(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "acel"}, "method: must be one of"),
+        ({"num_levels": 0}, "num_levels: must be a whole number of at least 1, got 0"),
+        ({"seed": -1}, "seed: must be"),
+        ({"gamma": 1.5}, "gamma: must be between 0 and 1"),
+        ({"settings": {"replay.capacty": 3}}, "did you mean 'capacity'"),
+        ({"settings": {"score": "regret"}}, "score: must be one of"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(SettingsError, match=message):
+        make(**arguments)
+
+
+def test_all_wrong_arguments_are_named_at_once():
+    with pytest.raises(SettingsError) as caught:
+        make(num_levels=0, gamma=2.0, method="x")
+    assert len(caught.value.problems) == 3
+
+
+def test_editing_needs_an_editor():
+    with pytest.raises(ValueError, match="edit"):
+        make("accel", edit=None)
+
+
+def test_a_generator_that_changes_its_mind_is_named():
+    answers = itertools.chain([np.zeros(2), np.zeros(2)], itertools.repeat(np.zeros(3)))
+    with pytest.raises(ValueError, match=r"float64\[2\].*float64\[3\]"):
+        make(generate=lambda rng: next(answers)).ask()
+
+
+def test_a_checkpoint_of_another_teacher_is_refused(tmp_path):
+    make().save(tmp_path)
+    with pytest.raises(ValueError, match="seed was 5 and is 6"):
+        make(seed=6).load(tmp_path)
+    with pytest.raises(ValueError, match="no checkpoint"):
+        make().load(tmp_path / "nothing")
