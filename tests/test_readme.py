@@ -17,19 +17,22 @@ COMMANDS = [
     line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()
 ]
 
+EXPECTED = [("state", "held-out levels solved"), ("state", ""), ("log", "StoredLevel")]
+"""For each snippet a name that it defines and a text that it prints."""
+
 
 def test_there_are_snippets_and_commands():
-    assert len(SNIPPETS) == 2
+    assert len(SNIPPETS) == len(EXPECTED)
     assert any(line.startswith("cenie train") for line in COMMANDS)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(len(EXPECTED)))
 def test_python_snippet_runs(number, capsys):
     names: dict[str, object] = {}
     exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), names)
-    assert "state" in names
-    if number == 0:
-        assert "held-out levels solved" in capsys.readouterr().out
+    name, printed = EXPECTED[number]
+    assert name in names
+    assert printed in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("cenie train maze")])
