@@ -6,6 +6,8 @@ result files on disk  <-  report
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +37,9 @@ ALLOWED: dict[str, set[str]] = {
     "cenie.run": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "report")},
 }
 """What each room may import of the library, besides itself and the version in `cenie`."""
+
+NOVELTY_NEEDS = {"jax", "numpy"}
+"""All that novelty uses of other projects, so that it can be used without the rest of the library."""
 
 WITHOUT_JAX = (
     "cenie.settings",
@@ -99,6 +104,12 @@ def wrong_imports(module: str, text: str) -> list[str]:
     ]
 
 
+def foreign_imports(module: str, text: str) -> set[str]:
+    """What a module imports besides the library and the standard library."""
+    names = {name.split(".")[0] for name in imports(ast.parse(text), module)}
+    return names - {"cenie", *sys.stdlib_module_names}
+
+
 def without_prose(text: str) -> str:
     """The code without comments and docstrings, which may speak of what the code must not do."""
     tree = ast.parse(text)
@@ -135,6 +146,18 @@ def test_the_package_is_found() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_one_way(module: str) -> None:
     assert wrong_imports(module, MODULES[module]) == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if is_within(name, {"cenie.novelty"})])
+def test_novelty_stands_alone(module: str) -> None:
+    assert foreign_imports(module, MODULES[module]) <= NOVELTY_NEEDS
+
+
+def test_novelty_loads_nothing_else_of_the_library() -> None:
+    rooms = sorted(name for name in MODULES if is_within(name, {"cenie.novelty"}))
+    code = f"import sys, {', '.join(rooms)}; print(*(m for m in sys.modules if m.startswith('cenie.')))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(result.stdout.split()) == set(rooms)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -213,6 +236,11 @@ def test_a_wrong_import_is_found(module: str, line: str) -> None:
 )
 def test_a_right_import_is_accepted(module: str, line: str) -> None:
     assert wrong_imports(module, line) == []
+
+
+@pytest.mark.parametrize("line", ["import equinox", "from jaxtyping import Array", "import scipy.linalg"])
+def test_a_foreign_import_is_found(line: str) -> None:
+    assert not foreign_imports("cenie.novelty.mixture", f"import math, jax\n{line}") <= NOVELTY_NEEDS
 
 
 @pytest.mark.parametrize(

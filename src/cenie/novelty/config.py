@@ -1,0 +1,81 @@
+"""Settings of coverage. Imports nothing but the standard library."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+ModelName = Literal["mixture", "pca", "neighbours", "distillation"]
+CovarianceName = Literal["diag", "full", "tied", "spherical"]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a setting: where, and what is allowed."""
+
+    path: str
+    message: str
+
+
+def _setting(default: Any, *, minimum: int | float | None = None, above: float | None = None) -> Any:
+    """A field with bounds: `value >= minimum` and `value > above`."""
+    return dataclasses.field(default=default, metadata={"minimum": minimum, "above": above})
+
+
+@dataclass(frozen=True)
+class CoverageConfig:
+    """What is remembered of the student's experience, and how its density is modelled.
+
+    Defaults are those of the paper's mazes wherever it gives them.
+    """
+
+    # What estimates the density. All but the mixture are alternatives to the paper's method.
+    model: ModelName = "mixture"
+    window: int = _setting(32, minimum=1)  # level trajectories in the window Gamma
+    # The fit sees at most so many points of the window, drawn uniformly; None: all.
+    max_points: int | None = _setting(16384, minimum=1)
+
+    # The fewest and the most components of a mixture; every number in between is tried.
+    components: tuple[int, int] = _setting((6, 15), minimum=1)
+    covariance: CovarianceName = "diag"  # the default of the paper's software; the paper does not say
+    # Added to every variance. The paper: 1e-2 in mazes, 1e-6 for walkers, 1e-1 for cars.
+    reg: float = _setting(1e-2, above=0.0)
+    # A fit ends when the mean negative log-likelihood per point falls by less than this.
+    tolerance: float = _setting(1e-3, minimum=0.0)
+    max_iterations: int = _setting(100, minimum=1)
+    # How the number of components is chosen; the paper takes the silhouette.
+    selection: Literal["silhouette", "aic", "bic"] = "silhouette"
+    # The silhouette is averaged over so many points, drawn uniformly; None: over all, as in the paper.
+    silhouette_rows: int | None = _setting(1024, minimum=1)
+    # Start each fit from the previous one with as many components instead of from new centres.
+    warm_start: bool = False
+
+    pca_dimensions: int = _setting(16, minimum=1)  # read by `pca`: dimensions left before the mixture
+    neighbours: int = _setting(8, minimum=1)  # read by `neighbours`: which nearest point gives the distance
+    distillation_steps: int = _setting(256, minimum=1)  # read by `distillation`: gradient steps per fit
+    distillation_batch: int = _setting(256, minimum=1)
+    distillation_size: int = _setting(64, minimum=1)  # units per layer of both networks
+    distillation_rate: float = _setting(1e-3, above=0.0)
+
+    def check(self) -> Iterator[Problem]:
+        """Rules between settings; bounds of single ones are in the fields."""
+        fewest, most = self.components
+        if fewest > most:
+            yield Problem("components", f"the fewest must not exceed the most, got {fewest} and {most}")
+        if self.selection == "silhouette" and most < 2:
+            yield Problem("components", "a silhouette needs at least 2 components; or select by 'bic'")
+
+
+def problems_of(config: CoverageConfig) -> list[Problem]:
+    """Everything that is out of bounds or does not fit together."""
+    found = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if number is None or not field.metadata:
+                continue
+            minimum, above = field.metadata["minimum"], field.metadata["above"]
+            if minimum is not None and number < minimum:
+                found.append(Problem(field.name, f"must be at least {minimum}, got {number}"))
+            if above is not None and number <= above:
+                found.append(Problem(field.name, f"must be greater than {above}, got {number}"))
+    return [*found, *config.check()]

@@ -1,0 +1,113 @@
+"""Coverage: a window over the student's latest experience, a density fitted to it, and novelty (CENIE).
+
+Pure functions over a frozen state of fixed shapes. Settings are static; the rest may be traced. A level is
+novel if its trajectory is unlikely under the density, so it must be scored before it is pushed.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cenie.novelty import selection
+from cenie.novelty.config import CoverageConfig, ModelName
+from cenie.novelty.interface import CoverageModel
+from cenie.novelty.points import cleaned, drawn
+
+LOG_DENSITY_LIMIT = 1e4
+"""Log-densities are clamped to this in size, so that one odd point cannot decide the rank of a level."""
+
+MODELS: dict[ModelName, CoverageModel] = {
+    "mixture": CoverageModel(selection.init, selection.fit, selection.log_density),
+}
+
+
+class CoverageState(NamedTuple):
+    """The window Gamma of `w` levels with up to `t` points each, oldest first, and the current model.
+
+    `points` [w, t, d] are zero where not `valid` [w, t]. `fitted` says whether there has been any usable
+    fit, and `failed_fits` counts those that were not. `diagnostics` are those of the last fit.
+    """
+
+    points: jax.Array
+    valid: jax.Array
+    model: Any
+    fitted: jax.Array
+    failed_fits: jax.Array
+    diagnostics: dict[str, jax.Array]
+
+
+def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> CoverageState:
+    """An empty window and no fit."""
+    model = MODELS[config.model]
+    points = jnp.zeros((config.window, points_per_level, dimensions))
+    valid = jnp.zeros((config.window, points_per_level), bool)
+    start = model.init(config, dimensions)
+    flat = jax.ShapeDtypeStruct((_points_to_fit(config, valid.size), dimensions), points.dtype)
+    mask = jax.ShapeDtypeStruct(flat.shape[:1], valid.dtype)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    shapes = jax.eval_shape(lambda *args: model.fit(config, *args), key, flat, mask, start).diagnostics
+    return CoverageState(
+        points=points,
+        valid=valid,
+        model=start,
+        fitted=jnp.zeros((), bool),
+        failed_fits=jnp.zeros((), jnp.int32),
+        diagnostics=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+    )
+
+
+def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> CoverageState:
+    """Add the points [n, t, d] of `n` levels and drop the oldest beyond the window.
+
+    Points that are not valid [n, t], or not finite, are ignored ever after.
+    """
+    points, valid = cleaned(features, valid)
+    window = state.valid.shape[0]
+    return state._replace(
+        points=jnp.concatenate([state.points, points])[-window:],
+        valid=jnp.concatenate([state.valid, valid])[-window:],
+    )
+
+
+def fit(config: CoverageConfig, state: CoverageState, key: jax.Array) -> CoverageState:
+    """Fit the model to the window; the old one stays if that fails. Consumes the key."""
+    draw_key, fit_key = jax.random.split(key)
+    points, valid = state.points.reshape(-1, state.points.shape[-1]), state.valid.reshape(-1)
+    count = _points_to_fit(config, valid.size)
+    if count < valid.size:
+        index, valid = drawn(draw_key, valid, count)
+        points = jnp.where(valid[:, None], points[index], 0.0)
+    new = MODELS[config.model].fit(config, fit_key, points, valid, state.model)
+    return state._replace(
+        model=jax.tree.map(lambda fresh, old: jnp.where(new.ok, fresh, old), new.model, state.model),
+        fitted=state.fitted | new.ok,
+        failed_fits=state.failed_fits + ~new.ok,
+        diagnostics=new.diagnostics,
+    )
+
+
+def novelty(config: CoverageConfig, state: CoverageState, features: jax.Array, valid: jax.Array) -> jax.Array:
+    """Mean negative log-density [n] of the points [n, t, d] of each level (CENIE Eq. 3).
+
+    Before the first fit all levels get 0. A level without any valid [n, t] finite point gets the lowest
+    novelty of the others.
+    """
+    points, valid = cleaned(features, valid)
+    density = log_density(config, state, points.reshape(-1, points.shape[-1])).reshape(valid.shape)
+    counts = jnp.sum(valid, axis=1)
+    means = -jnp.sum(jnp.where(valid, density, 0.0), axis=1) / jnp.maximum(counts, 1)
+    lowest = jnp.min(jnp.where(counts > 0, means, jnp.inf))
+    means = jnp.where(counts > 0, means, jnp.where(jnp.isfinite(lowest), lowest, 0.0))
+    return jnp.where(state.fitted, means, 0.0)
+
+
+def log_density(config: CoverageConfig, state: CoverageState, points: jax.Array) -> jax.Array:
+    """Log-density [p] of points [p, d], clamped; a point that is not finite gets the lowest possible."""
+    density = MODELS[config.model].log_density(config, state.model, points)
+    density = jnp.where(jnp.isfinite(points).all(axis=1) & ~jnp.isnan(density), density, -jnp.inf)
+    return jnp.clip(density, -LOG_DENSITY_LIMIT, LOG_DENSITY_LIMIT)
+
+
+def _points_to_fit(config: CoverageConfig, available: int) -> int:
+    return available if config.max_points is None else min(config.max_points, available)

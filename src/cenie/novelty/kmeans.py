@@ -1,0 +1,78 @@
+"""Greedy k-means++: centres for mixtures of many sizes from one chain of draws."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+class Chain(NamedTuple):
+    """`k` centres in the order of their draw; the first j of them are a draw of j centres.
+
+    `indices` [k] are the points taken as centres and `distances` [k, n] the squared distances of all
+    points from them. `distinct` is how many centres differ: the points had no more different values.
+    """
+
+    indices: jax.Array
+    distances: jax.Array
+    distinct: jax.Array
+
+
+def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Chain:
+    """Draw `count` centres among the valid points [n, d]. Consumes the key.
+
+    The first is uniform. For each next one, a few candidates are drawn with probability proportional to
+    the squared distance from the nearest centre, and the one is kept that leaves the smallest sum of
+    distances. Missing points must be finite; they are never drawn.
+    """
+    candidates = 2 + int(math.log(count))
+    first_key, next_key = jax.random.split(key)
+    first = weighted_draws(valid.astype(jnp.float32), jax.random.uniform(first_key, (1,)))
+    first_distance = _squared_distances(points, points[first])[0]
+
+    def extend(nearest: jax.Array, uniform: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        weights = jnp.where(valid, nearest, 0.0)
+        options = weighted_draws(weights, uniform)
+        distances = _squared_distances(points, points[options])
+        left = jnp.minimum(nearest, distances)
+        best = jnp.argmin(jnp.sum(jnp.where(valid, jnp.sqrt(left), 0.0), axis=1))
+        return left[best], (options[best], distances[best], jnp.any(weights > 0.0))
+
+    uniforms = jax.random.uniform(next_key, (count - 1, candidates))
+    _, (indices, distances, new) = lax.scan(extend, first_distance, uniforms)
+    return Chain(
+        indices=jnp.concatenate([first, indices]),
+        distances=jnp.concatenate([first_distance[None], distances]),
+        distinct=jnp.any(valid).astype(jnp.int32) + jnp.sum(new, dtype=jnp.int32),
+    )
+
+
+def nearest_labels(distances: jax.Array, fewest: int) -> jax.Array:
+    """Labels [k - fewest + 1, n]: the nearest of the first j centres, for j = fewest, ..., k.
+
+    Of centres at equal distance the earlier one is taken.
+    """
+    label, nearest = jnp.zeros(distances.shape[1], jnp.int32), distances[0]
+    rows = [label]
+    for number, distance in enumerate(distances[1:], start=1):
+        label = jnp.where(distance < nearest, number, label)
+        nearest = jnp.minimum(nearest, distance)
+        rows.append(label)
+    return jnp.stack(rows[fewest - 1 :])
+
+
+def weighted_draws(weights: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Indices [c] drawn in proportion to weights [n] >= 0 by uniform numbers [c] of [0, 1).
+
+    An index of weight 0 is never drawn unless all weights are 0, however the sums are rounded.
+    """
+    running = jnp.where(weights > 0.0, jnp.cumsum(weights), 0.0)
+    goal = uniform * jnp.max(running)
+    return jnp.argmax((weights > 0.0) & (running >= goal[:, None]), axis=1)
+
+
+def _squared_distances(points: jax.Array, centres: jax.Array) -> jax.Array:
+    """[c, n]. Differences before squares: the distance of equal points must be exactly 0."""
+    return jnp.sum(jnp.square(points[:, None, :] - centres), axis=-1).T

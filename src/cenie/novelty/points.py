@@ -1,0 +1,41 @@
+"""Sets of points of which some are missing: fixed shapes with a mask, as compiled programs need them."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def cleaned(points: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Points [..., d] with zeros in place of missing ones, and their mask [...].
+
+    A point with an entry that is not finite counts as missing.
+    """
+    valid = valid & jnp.isfinite(points).all(axis=-1)
+    return jnp.where(valid[..., None], points, 0.0), valid
+
+
+def centre(points: jax.Array, valid: jax.Array) -> jax.Array:
+    """The mean [d] of clean points [n, d], not counting those that are far out.
+
+    It is the origin of coordinates in which squares are expanded, which loses digits in proportion to the
+    distance from the origin. One far point must not move it away from all others, so a second mean is
+    taken over the points within 3 root mean squares of the first, which are at least 8 of 9.
+    """
+    mean = _mean(points, valid)
+    distance = jnp.sum(jnp.square(points - mean), axis=-1)
+    near = valid & (distance <= 9.0 * _mean(distance, valid))
+    return _mean(points, near)
+
+
+def drawn(key: jax.Array, valid: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Indices [count] of valid points, drawn uniformly without replacement. Consumes the key.
+
+    If there are fewer valid points, all are drawn; the second result says which indices are of any.
+    """
+    priority, indices = lax.top_k(jnp.where(valid, jax.random.uniform(key, valid.shape), -1.0), count)
+    return indices, priority >= 0.0
+
+
+def _mean(values: jax.Array, valid: jax.Array) -> jax.Array:
+    weight = valid / jnp.maximum(jnp.sum(valid), 1)
+    return jnp.tensordot(weight, jnp.where(valid.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0), axes=1)

@@ -1,0 +1,283 @@
+from collections import deque
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cenie.novelty import coverage
+from cenie.novelty.config import CovarianceName, CoverageConfig, problems_of
+from cenie.novelty.coverage import CoverageState
+
+W, T, D = 4, 12, 3
+KEY = jax.random.key(0)
+SMALL = CoverageConfig(window=W, components=(2, 4), silhouette_rows=None)
+
+fit = jax.jit(coverage.fit, static_argnums=0)
+novelty = jax.jit(coverage.novelty, static_argnums=0)
+push = jax.jit(coverage.push)
+
+MODELS = [
+    *[CoverageConfig(window=W, components=(2, 4), covariance=kind) for kind in get_args(CovarianceName)],
+]
+NAMES = [f"{config.model}-{config.covariance}" for config in MODELS]
+every_model = pytest.mark.parametrize("config", MODELS, ids=NAMES)
+
+
+def trajectories(seed: int, n: int = W, shift: float = 0.0) -> jax.Array:
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(rng.normal(size=(n, T, D)) + 3 * rng.integers(0, 2, (n, T, 1)) + shift, jnp.float32)
+
+
+def filled(config: CoverageConfig, features: Any, valid: Any = None) -> CoverageState:
+    features = jnp.asarray(features, jnp.float32)
+    valid = jnp.ones(features.shape[:2], bool) if valid is None else jnp.asarray(valid)
+    return push(coverage.init(config, T, D), features, valid)
+
+
+def all_valid(features: jax.Array) -> jax.Array:
+    return jnp.ones(features.shape[:2], bool)
+
+
+def leaves_equal(a: Any, b: Any) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b))
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in pairs)
+
+
+# The window.
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, W + 3), max_size=6), st.integers(0, 99))
+def test_the_window_is_a_queue_of_levels(batches: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    state = coverage.init(SMALL, T, D)
+    queue: deque[tuple[np.ndarray, np.ndarray]] = deque([(np.zeros((T, D)), np.zeros(T, bool))] * W, maxlen=W)
+    for n in batches:
+        features, valid = rng.normal(size=(n, T, D)).astype(np.float32), rng.random((n, T)) < 0.7
+        state = push(state, jnp.asarray(features), jnp.asarray(valid))
+        queue.extend((np.where(m[:, None], f, 0.0), m) for f, m in zip(features, valid))
+    np.testing.assert_array_equal(state.points, np.stack([f for f, _ in queue]))
+    np.testing.assert_array_equal(state.valid, np.stack([m for _, m in queue]))
+
+
+def test_pushing_marks_points_that_are_not_finite_as_missing() -> None:
+    features = np.array(trajectories(0))
+    features[1, 2, 0], features[3, 5, 2] = np.nan, np.inf
+    state = filled(SMALL, features)
+    missing = {tuple(map(int, where)) for where in np.argwhere(~np.asarray(state.valid))}
+    assert missing == {(1, 2), (3, 5)}
+    assert np.isfinite(state.points).all()
+
+
+# Novelty.
+
+
+@every_model
+def test_before_any_fit_nothing_is_novel(config: CoverageConfig) -> None:
+    state = filled(config, trajectories(0))
+    assert not bool(state.fitted)
+    np.testing.assert_array_equal(
+        novelty(config, state, trajectories(1), all_valid(trajectories(1))), np.zeros(W)
+    )
+
+
+@every_model
+def test_what_the_window_holds_is_less_novel_than_what_is_shifted(config: CoverageConfig) -> None:
+    known = trajectories(0)
+    state = fit(config, filled(config, known), KEY)
+    assert bool(state.fitted)
+    old = novelty(config, state, known, all_valid(known))
+    new = novelty(config, state, known + 8.0, all_valid(known))
+    assert float(jnp.max(old)) < float(jnp.min(new))
+
+
+@every_model
+def test_novelty_is_a_mean_over_points_in_any_order(config: CoverageConfig) -> None:
+    state = fit(config, filled(config, trajectories(0)), KEY)
+    some = trajectories(1)
+    expected = novelty(config, state, some, all_valid(some))
+    doubled = jnp.concatenate([some, some], axis=1)
+    for other in (some[:, ::-1], doubled):
+        np.testing.assert_allclose(
+            novelty(config, state, other, all_valid(other)), expected, rtol=1e-4, atol=1e-4
+        )
+    density = coverage.log_density(config, state, some.reshape(-1, D)).reshape(W, T)
+    np.testing.assert_allclose(-density.mean(axis=1), expected, rtol=1e-4, atol=1e-4)
+
+
+@every_model
+def test_missing_points_never_matter(config: CoverageConfig) -> None:
+    features = np.array(trajectories(0))
+    valid = np.random.default_rng(0).random((W, T)) < 0.6
+    results = []
+    for junk in (0.0, np.nan, 1e9):
+        features[~valid] = junk
+        state = fit(config, filled(config, features, valid), KEY)
+        results.append((state, novelty(config, state, jnp.asarray(features), jnp.asarray(valid))))
+    assert bool(results[0][0].fitted)
+    assert leaves_equal(results[0], results[1])
+    assert leaves_equal(results[0], results[2])
+
+
+@every_model
+def test_a_level_without_points_is_the_least_novel(config: CoverageConfig) -> None:
+    state = fit(config, filled(config, trajectories(0)), KEY)
+    valid = jnp.ones((W, T), bool).at[2].set(False)
+    scores = novelty(config, state, trajectories(1), valid)
+    assert float(scores[2]) == float(jnp.min(scores))
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(
+        novelty(config, state, trajectories(1), jnp.zeros((W, T), bool)), np.zeros(W)
+    )
+
+
+@every_model
+def test_densities_are_clamped_and_never_nan(config: CoverageConfig) -> None:
+    state = fit(config, filled(config, trajectories(0)), KEY)
+    odd = jnp.array([[1e6] * D, [1e30] * D, [np.nan] * D, [np.inf] * D, [-1e20, 0.0, 1e20]])
+    density = np.asarray(coverage.log_density(config, state, odd))
+    assert (density >= -1e4).all()
+    assert (density <= 1e4).all()
+    scores = novelty(config, state, jnp.repeat(odd[:, None], T, axis=1), jnp.ones((5, T), bool))
+    assert np.isfinite(scores).all()
+
+
+# Fits.
+
+
+@every_model
+def test_the_key_decides_everything(config: CoverageConfig) -> None:
+    state = filled(config, trajectories(0))
+    assert leaves_equal(fit(config, state, KEY), fit(config, state, KEY))
+    assert not leaves_equal(fit(config, state, KEY), fit(config, state, jax.random.key(1))) or (
+        config.model == "neighbours"
+    )
+
+
+def odd_windows() -> dict[str, np.ndarray]:
+    usual = np.array(trajectories(0))
+    outlier, constant = usual.copy(), usual.copy()
+    outlier[1, 1] = 1e6
+    constant[..., 1] = 7.0
+    two_values = np.repeat(usual[0, :2], W * T // 2, axis=0).reshape(W, T, D)
+    return {
+        "all points equal": np.full((W, T, D), 3.0),
+        "two distinct points": two_values,
+        "a constant column": constant,
+        "an outlier": outlier,
+        "only huge numbers": usual * 1e25,
+        "far from zero": usual + 1e4,
+        "tiny": usual * 1e-20,
+        "nothing valid": np.full((W, T, D), np.nan),
+    }
+
+
+@every_model
+@pytest.mark.parametrize("case", odd_windows())
+def test_odd_windows_neither_raise_nor_leave_nan(config: CoverageConfig, case: str) -> None:
+    features = odd_windows()[case]
+    before = fit(config, filled(config, trajectories(5)), KEY)
+    after = fit(config, push(before, jnp.asarray(features, jnp.float32), jnp.ones((W, T), bool)), KEY)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.model) if leaf.ndim > 1)
+    assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(after.model))
+    scores = novelty(config, after, trajectories(6), all_valid(trajectories(6)))
+    assert np.isfinite(scores).all()
+    if int(after.failed_fits):
+        assert leaves_equal(after.model, before.model)
+    if case == "nothing valid":
+        assert int(after.failed_fits) == 1
+    if case in ("a constant column", "far from zero"):
+        assert int(after.failed_fits) == 0
+        density = coverage.log_density(config, after, after.points.reshape(-1, D))
+        assert float(density.mean()) > -60.0
+
+
+@pytest.mark.parametrize("kind", get_args(CovarianceName))
+def test_an_outlier_does_not_spoil_the_rest(kind: CovarianceName) -> None:
+    config = CoverageConfig(window=W, components=(2, 4), covariance=kind)
+    state = fit(config, filled(config, odd_windows()["an outlier"]), KEY)
+    assert int(state.failed_fits) == 0
+    assert int(state.diagnostics["failed"]) == 0
+    if kind != "tied":  # One covariance cannot be both huge and ordinary.
+        usual = coverage.log_density(config, state, trajectories(0).reshape(-1, D))
+        assert float(jnp.median(usual)) > -20.0
+
+
+def test_sizes_beyond_the_distinct_points_are_skipped_and_counted() -> None:
+    config = CoverageConfig(window=W, components=(2, 4))
+    state = fit(config, filled(config, odd_windows()["two distinct points"]), KEY)
+    assert int(state.diagnostics["components"]) == 2
+    assert int(state.diagnostics["failed"]) == 2
+    assert np.isnan(state.diagnostics["scores"]).tolist() == [False, True, True]
+    one = fit(config, filled(config, odd_windows()["all points equal"]), KEY)
+    assert int(one.failed_fits) == 1
+    assert not bool(one.fitted)
+
+
+@pytest.mark.parametrize("selection", ["silhouette", "aic", "bic"])
+def test_three_clusters_are_found(selection: Any) -> None:
+    config = CoverageConfig(window=W, components=(2, 6), reg=1e-3, selection=selection, silhouette_rows=20)
+    rng = np.random.default_rng(0)
+    centres = np.array([[0, 0, 0], [9, 0, 0], [0, 9, 0]])
+    features = centres[np.arange(W * T).reshape(W, T) % 3] + 0.5 * rng.normal(size=(W, T, D))
+    state = fit(config, filled(config, features), KEY)
+    found = int(state.diagnostics["components"])
+    # AIC is known to take more components than there are.
+    assert found == 3 if selection != "aic" else found >= 3
+    assert int(state.diagnostics["components"]) == 2 + int(np.argmax(state.diagnostics["scores"]))
+
+
+def test_the_fit_sees_max_points() -> None:
+    few = CoverageConfig(window=W, components=(2, 3), max_points=10)
+    state = filled(few, trajectories(0))
+    fits = [fit(few, state, key) for key in jax.random.split(KEY, 2)]
+    assert all(bool(one.fitted) for one in fits)
+    # Of 5 valid points, all are drawn and the rest is masked.
+    valid = np.zeros((W, T), bool)
+    valid[2, :5] = True
+    after = fit(few, filled(few, trajectories(0), valid), KEY)
+    mean = jnp.exp(after.model.chosen.log_weights) @ after.model.chosen.means
+    np.testing.assert_allclose(mean, trajectories(0)[2, :5].mean(axis=0), atol=1e-3)
+
+
+def test_warm_starts_save_steps() -> None:
+    config = CoverageConfig(window=W, components=(2, 4), tolerance=1e-4, warm_start=True)
+    once = fit(config, filled(config, trajectories(0)), KEY)
+    twice = fit(config, once, jax.random.key(5))
+    assert int(twice.diagnostics["iterations"].sum()) < int(once.diagnostics["iterations"].sum())
+
+
+def test_a_whole_cycle_compiles_inside_scan_and_cond() -> None:
+    batches = jnp.stack([trajectories(seed) for seed in range(3)])
+
+    @jax.jit
+    def run(state: CoverageState, keys: jax.Array) -> tuple[CoverageState, jax.Array]:
+        def step(state: CoverageState, at: tuple[jax.Array, jax.Array]) -> tuple[CoverageState, jax.Array]:
+            features, key = at
+            scores = coverage.novelty(SMALL, state, features, all_valid(features))
+            state = coverage.push(state, features, all_valid(features))
+            refit = jax.random.uniform(key) < 2.0
+            return jax.lax.cond(refit, lambda s: coverage.fit(SMALL, s, key), lambda s: s, state), scores
+
+        return jax.lax.scan(step, state, (batches, keys))
+
+    keys = jax.random.split(KEY, 3)
+    state, scores = run(coverage.init(SMALL, T, D), keys)
+    assert (scores[0] == 0).all()
+    assert (scores[1:] != 0).all()
+    expected = coverage.init(SMALL, T, D)
+    for features, key in zip(batches, keys):
+        expected = fit(SMALL, push(expected, features, all_valid(features)), key)
+    np.testing.assert_allclose(state.model.chosen.means, expected.model.chosen.means, rtol=1e-3, atol=1e-3)
+
+
+def test_settings_are_checked() -> None:
+    assert problems_of(CoverageConfig()) == []
+    wrong = CoverageConfig(window=0, components=(5, 3), reg=0.0)
+    assert {problem.path for problem in problems_of(wrong)} == {"window", "components", "reg"}
+    assert problems_of(CoverageConfig(components=(1, 1)))
+    assert problems_of(CoverageConfig(components=(1, 1), selection="bic")) == []

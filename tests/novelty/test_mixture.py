@@ -1,0 +1,229 @@
+import warnings
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from cenie.novelty import mixture
+from cenie.novelty.config import CovarianceName
+from cenie.novelty.mixture import Fits, Mixture
+
+KINDS = get_args(CovarianceName)
+N, D, K = 120, 3, 3
+REG = 1e-3
+KEY = jax.random.key(0)
+
+fit_sizes = jax.jit(
+    mixture.fit_sizes, static_argnames=("sizes", "covariance", "reg", "tolerance", "max_iterations")
+)
+
+
+def random_set(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(K, D)) * 3 + 10
+    spread = 0.3 + rng.random((K, D))
+    which = rng.integers(0, K, N)
+    return (centres[which] + spread[which] * rng.normal(size=(N, D))).astype(np.float32)
+
+
+def random_start(seed: int, points: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, means and covariances as scikit-learn shapes them."""
+    rng = np.random.default_rng(seed + 1000)
+    weights = rng.dirichlet(np.full(K, 5.0))
+    means = points[rng.choice(N, K, replace=False)].astype(np.float64)
+    shapes = {
+        "diag": 0.5 + rng.random((K, D)),
+        "spherical": 0.5 + rng.random(K),
+        "full": np.stack([np.diag(0.5 + rng.random(D)) for _ in range(K)]),
+        "tied": np.diag(0.5 + rng.random(D)),
+    }
+    return weights, means, shapes[kind]
+
+
+def as_starts(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> Any:
+    if kind == "spherical":
+        covariances = np.repeat(covariances[:, None], D, axis=1)
+    start = Mixture(
+        jnp.zeros((1, D)),
+        jnp.log(jnp.asarray(weights))[None],
+        jnp.asarray(means)[None],
+        jnp.asarray(covariances)[None],
+    )
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), start), jnp.ones(1, bool)
+
+
+def scikit(points: np.ndarray, kind: str, **how: Any) -> GaussianMixture:
+    fitted = GaussianMixture(K, covariance_type=kind, reg_covar=REG, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fitted.fit(points.astype(np.float64))
+
+
+def one_of(fits: Fits, row: int) -> Mixture:
+    return jax.tree.map(lambda leaf: leaf[row], fits.mixtures)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_scikit_learn_from_the_same_start(kind: CovarianceName) -> None:
+    """The likelihood of 50 sets of points, after as many steps from the same parameters."""
+    differences = []
+    for seed in range(50):
+        points = random_set(seed)
+        weights, means, covariances = random_start(seed, points, kind)
+        precisions = np.linalg.inv(covariances) if kind in ("full", "tied") else 1 / covariances
+        theirs = scikit(
+            points,
+            kind,
+            weights_init=weights,
+            means_init=means,
+            precisions_init=precisions,
+            max_iter=40,
+            tol=0.0,
+        )
+        fits = fit_sizes(
+            KEY,
+            jnp.asarray(points),
+            jnp.ones(N, bool),
+            range(K, K + 1),
+            kind,
+            REG,
+            -1.0,
+            40,
+            as_starts(weights, means, covariances, kind),
+        )
+        assert fits.ok.all()
+        assert int(fits.iterations[0]) == 40
+        expected = theirs.score_samples(points.astype(np.float64))
+        differences.append(float(fits.log_likelihood[0]) / expected.mean() - 1.0)
+        if seed < 5:
+            found = mixture.log_density(one_of(fits, 0), jnp.asarray(points), kind)
+            np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02)
+    assert np.abs(differences).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_as_likely_as_scikit_learn_from_its_own_start(kind: CovarianceName) -> None:
+    ours, theirs = [], []
+    for seed in range(50):
+        points = random_set(seed)
+        key = jax.random.key(seed)
+        fits = fit_sizes(key, jnp.asarray(points), jnp.ones(N, bool), range(K, K + 1), kind, REG)
+        ours.append(float(fits.log_likelihood[0]))
+        theirs.append(scikit(points, kind, init_params="k-means++", random_state=seed).score(points))
+    assert np.mean(ours) > np.mean(theirs) - 0.02
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_starts_from_points_as_centres(kind: CovarianceName) -> None:
+    """The first parameters: nearest centre, cluster fractions, spread around the centre."""
+    points = random_set(0)
+    fits = fit_sizes(KEY, jnp.asarray(points), jnp.ones(N, bool), range(2, 4), kind, REG, 1e-3, 0)
+    assert (np.asarray(fits.iterations) == 0).all()
+    for row, size in enumerate((2, 3)):
+        start = one_of(fits, row)
+        means = np.asarray(start.means)[:size]
+        distances = ((points[:, None] - means) ** 2).sum(axis=-1)
+        assert np.allclose(distances.min(axis=0), 0.0, atol=1e-4)
+        labels = distances.argmin(axis=1)
+        share = np.bincount(labels, minlength=size) / N
+        np.testing.assert_allclose(np.exp(start.log_weights), [*share, *[0.0] * (3 - size)], atol=1e-6)
+        spread = [(points - m)[labels == k] for k, m in enumerate(means)]
+        expected = {
+            "diag": np.stack([(s**2).mean(axis=0) for s in spread]) + REG,
+            "spherical": np.stack([np.full(D, (s**2).mean()) for s in spread]) + REG,
+            "full": np.stack([s.T @ s / len(s) for s in spread]) + REG * np.eye(D),
+            "tied": sum(s.T @ s for s in spread) / N + REG * np.eye(D),
+        }[kind]
+        found = start.covariances if kind == "tied" else start.covariances[:size]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_density_equals_scipy(kind: CovarianceName) -> None:
+    points = random_set(3)
+    fits = fit_sizes(KEY, jnp.asarray(points), jnp.ones(N, bool), range(2, 4), kind, REG)
+    model = one_of(fits, 0)
+    weights = np.exp(np.asarray(model.log_weights))[:2]
+    assert weights.sum() == pytest.approx(1.0, abs=1e-5)
+    full = {
+        "diag": lambda c: [np.diag(row) for row in c],
+        "spherical": lambda c: [np.diag(row) for row in c],
+        "full": list,
+        "tied": lambda c: [c, c],
+    }[kind](np.asarray(model.covariances, np.float64))
+    parts = [
+        np.log(w) + multivariate_normal(m, c).logpdf(points)
+        for w, m, c in zip(weights, np.asarray(model.means), full)
+    ]
+    expected = logsumexp(np.stack(parts), axis=0)
+    np.testing.assert_allclose(
+        mixture.log_density(model, jnp.asarray(points), kind), expected, rtol=1e-3, atol=1e-3
+    )
+    assert float(fits.log_likelihood[0]) == pytest.approx(expected.mean(), rel=1e-4)
+    np.testing.assert_array_equal(fits.labels[0], np.argmax(parts, axis=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_likelihood_never_falls(kind: CovarianceName) -> None:
+    points = jnp.asarray(random_set(4))
+    starts = None
+    previous = -np.inf
+    for _ in range(15):
+        fits = fit_sizes(KEY, points, jnp.ones(N, bool), range(K, K + 1), kind, 1e-8, 1e-3, 1, starts)
+        assert float(fits.log_likelihood[0]) >= previous - 1e-5
+        previous = float(fits.log_likelihood[0])
+        starts = (fits.mixtures, fits.ok)
+
+
+def test_each_size_stops_when_it_has_converged() -> None:
+    """The steps of a size are those that it takes alone, and one fewer would not have been enough."""
+    points, valid = jnp.asarray(random_set(5)), jnp.ones(N, bool)
+    fits = fit_sizes(KEY, points, valid, range(1, 11), "diag", REG)
+    iterations = np.asarray(fits.iterations)
+    assert 1 < iterations.min() < iterations.max() < 100
+    longest = int(iterations.argmax())
+    cut = fit_sizes(KEY, points, valid, range(1, 11), "diag", REG, 1e-3, int(iterations.max()) - 1)
+    others = np.arange(10) != longest
+    np.testing.assert_array_equal(cut.log_likelihood[others], fits.log_likelihood[others])
+    assert (np.asarray(cut.iterations) == np.minimum(iterations, iterations.max() - 1)).all()
+
+
+def test_warm_starts_converge_at_once_wherever_the_origin_is() -> None:
+    points, valid = jnp.asarray(random_set(6)), jnp.ones(N, bool)
+    fits = fit_sizes(KEY, points, valid, range(2, 5), "diag", REG, 1e-5)
+    moved = fits.mixtures._replace(origin=fits.mixtures.origin + 1.0, offsets=fits.mixtures.offsets - 1.0)
+    known = jnp.array([True, False, True])
+    again = fit_sizes(jax.random.key(9), points, valid, range(2, 5), "diag", REG, 1e-3, 100, (moved, known))
+    assert int(again.iterations[0]) == int(again.iterations[2]) == 2
+    assert int(again.iterations[1]) > 2
+    np.testing.assert_allclose(again.log_likelihood[::2], fits.log_likelihood[::2], atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_points_do_not_matter(kind: CovarianceName) -> None:
+    points = random_set(7)
+    holes = np.zeros(N, bool)
+    holes[80:] = True
+    zeros = jnp.where(jnp.asarray(holes)[:, None], 0.0, points)
+    fits = fit_sizes(KEY, zeros, jnp.asarray(~holes), range(K, K + 1), kind, REG)
+    other = jnp.where(jnp.asarray(holes)[:, None], 1e9, points)
+    again = fit_sizes(KEY, other, jnp.asarray(~holes), range(K, K + 1), kind, REG)
+    np.testing.assert_array_equal(fits.log_likelihood, again.log_likelihood)
+    # Without the mask, the very same start gives the same likelihood on the points that are there.
+    starts = (fits.mixtures, fits.ok)
+    alone = fit_sizes(
+        KEY, jnp.asarray(points[:80]), jnp.ones(80, bool), range(K, K + 1), kind, REG, starts=starts
+    )
+    assert float(alone.log_likelihood[0]) == pytest.approx(float(fits.log_likelihood[0]), abs=2e-3)
+
+
+def test_parameters_are_counted_like_scikit_learn() -> None:
+    points = random_set(8)
+    for kind in KINDS:
+        assert mixture.count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
