@@ -76,6 +76,9 @@ class Config:
         if generator is not None and generator not in entry.generators:
             allowed = ", ".join(entry.generators)
             yield Problem("teacher.generator", f"must be one of {allowed}, got '{generator}'")
+        children, batch = getattr(self.teacher, "children", 1), self.student.num_levels
+        if batch % children:
+            yield Problem("teacher.children", f"must divide student.num_levels ({batch}), got {children}")
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")

@@ -112,12 +112,17 @@ def should_replay(state: BufferState, key: PRNGKeyArray, config: ReplayConfig) -
 
     Never replays before `min_fill` of the slots hold a level, nor from an empty buffer.
     """
-    # The factor undoes roundings such as 0.7 * 10 > 7.
-    needed = max(1, math.ceil(config.min_fill * state.capacity * (1 - 1e-12)))
     chance = jnp.float32(config.replay_prob)
     if config.schedule == "proportionate":
         chance = jnp.minimum(chance, state.size / state.capacity)
-    return (state.size >= needed) & (jax.random.uniform(key) < chance)
+    return ~is_filling(state, config) & (jax.random.uniform(key) < chance)
+
+
+def is_filling(state: BufferState, config: ReplayConfig) -> Bool[Array, ""]:
+    """Whether fewer than `min_fill` of the slots hold a level."""
+    # The factor undoes roundings such as 0.7 * 10 > 7.
+    needed = max(1, math.ceil(config.min_fill * state.capacity * (1 - 1e-12)))
+    return state.size < needed
 
 
 def sample(

@@ -3,9 +3,10 @@
 `dcd` in the comments is the PyTorch code base that PLR-perp and ACCEL were published with.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from cenie.novelty.config import CoverageConfig
 from cenie.settings import setting
 
 
@@ -38,3 +39,28 @@ class ReplayConfig:
     # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd).
     repeated: Literal["average", "last"] = "average"
     priority: PriorityConfig = PriorityConfig()
+
+
+@dataclass(frozen=True)
+class NoveltyConfig:
+    """The model of what the student has met, and how often it is fitted again."""
+
+    coverage: CoverageConfig = field(default_factory=CoverageConfig)
+    # The paper fits after every replay; more is cheaper (its section on limitations proposes it).
+    refit_every: int = setting(1, minimum=1)
+
+
+@dataclass(frozen=True)
+class AlphaConfig:
+    """The weight of novelty beside regret when levels are drawn (alpha of CENIE Eq. 5).
+
+    `constant` stays at `start`. `linear` moves from `start` to `end` within `replays` replayed batches.
+    `adaptive` begins at `start` and moves towards the ranking whose levels change their regret more.
+    """
+
+    kind: Literal["constant", "linear", "adaptive"] = "constant"  # paper: constant
+    start: float = setting(0.5, minimum=0.0, maximum=1.0)  # paper
+    end: float = setting(0.0, minimum=0.0, maximum=1.0)
+    replays: int = setting(1000, minimum=1)
+    # How fast `adaptive` moves: the largest change of the log-odds in one replay.
+    rate: float = setting(0.05, above=0.0)

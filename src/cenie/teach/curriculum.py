@@ -8,9 +8,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.novelty.config import CoverageConfig
+from cenie.novelty.coverage import CoverageState
 from cenie.teach import scores
 from cenie.teach.buffer import BufferState
-from cenie.teach.config import ReplayConfig
+from cenie.teach.config import AlphaConfig, ReplayConfig
 from cenie.teach.scores import ScoreInputs
 from cenie.types import Level
 
@@ -20,7 +22,10 @@ NEW, REPLAY, EDIT = 0, 1, 2
 
 @dataclass(frozen=True)
 class Score:
-    """A column of the level buffer, and its weight when levels are drawn for replay."""
+    """A column of the level buffer, and its weight when levels are drawn for replay.
+
+    A curriculum with novelty weighs its two scores itself.
+    """
 
     name: str
     compute: Callable[[ScoreInputs], Float[Array, " n"]]
@@ -45,11 +50,23 @@ class Editing:
 
     `parents`: the whole `batch`, one child each; or only the four `easy` (or `hard`) levels of the batch,
     those of the lowest (highest) first score, each of which then gets an equal share of the children.
+    With `children` m > 1 a parent has m children side by side, of which only the most novel is offered to
+    the buffer; a batch then has room for an m-th of the parents.
     """
 
     edit: Callable[[PRNGKeyArray, Level], Level]
     probability: float
     parents: Literal["batch", "easy", "hard"]
+    children: int = 1
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """A model of what the student has met, and the weight of novelty beside the first score."""
+
+    coverage: CoverageConfig
+    refit_every: int
+    alpha: AlphaConfig
 
 
 @dataclass(frozen=True)
@@ -64,6 +81,7 @@ class Curriculum:
     learn_on_new: bool
     replay: Replay | None = None
     editing: Editing | None = None
+    novelty: Novelty | None = None
 
     @property
     def reads_entropy(self) -> bool:
@@ -99,7 +117,21 @@ class ReplayState(eqx.Module):
     replayed_score: Float[Array, " n"]
 
 
+class NoveltyState(eqx.Module):
+    """What a teacher with a model of coverage remembers.
+
+    `pushes` counts the batches that entered the window, `replays` those that were replayed; `log_odds` is
+    the adaptive weight of novelty.
+    """
+
+    coverage: CoverageState
+    pushes: Int[Array, ""]
+    replays: Int[Array, ""]
+    log_odds: Float[Array, ""]
+
+
 class TeacherState(eqx.Module):
     """Everything a teacher remembers between cycles."""
 
     replay: ReplayState | None = None
+    novelty: NoveltyState | None = None

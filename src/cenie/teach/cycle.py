@@ -13,11 +13,13 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.student.config import StudentConfig
-from cenie.student.networks import make_network
+from cenie.student.features import state_action_features
+from cenie.student.networks import Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Curriculum, TeacherState
+from cenie.teach.novelty import Points
 from cenie.teach.scores import episode_outcomes
 from cenie.types import Level, Rollout
 
@@ -67,7 +69,7 @@ def init(setup: Setup, seed: int) -> TrainState:
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
         student=init_student(setup.student, network),
-        teacher=teacher.init(setup.curriculum, setup.student.num_levels),
+        teacher=teacher.init(setup.curriculum, setup.student.num_levels, _example_points(setup, network)),
     )
 
 
@@ -85,16 +87,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         setup.curriculum, state.teacher, ask_key, setup.student.num_levels
     )
     levels = split_over_devices(setup.mesh, assignment.levels)
-    rollout = collect(
-        setup.environment,
-        state.student.network,
-        levels,
-        play_key,
-        setup.student.num_steps,
-        advance=step_and_restart,
-        bootstrap_at_timeout=setup.student.ppo.bootstrap_at_timeout,
-        keep_entropy=setup.curriculum.reads_entropy,
-    )
+    rollout = _play(setup, state.student.network, levels, play_key)
     student_state, learn_metrics = _learn_if(assignment.learn, setup, state.student, rollout, learn_key)
     teacher_state, teacher_metrics = teacher.tell(
         setup.curriculum,
@@ -104,6 +97,8 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         advantages_for(setup.student, state.student, rollout),
         setup.student.ppo.gamma,
         tell_key,
+        _points(setup, rollout),
+        functools.partial(split_over_devices, setup.mesh),
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,
@@ -148,6 +143,39 @@ def split_over_devices(mesh: Mesh | None, tree: Level) -> Level:
         return tree
     sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
     return jax.lax.with_sharding_constraint(tree, sharding)
+
+
+def _play(setup: Setup, network: Network, levels: Level, key: PRNGKeyArray) -> Rollout:
+    return collect(
+        setup.environment,
+        network,
+        levels,
+        key,
+        setup.student.num_steps,
+        advance=step_and_restart,
+        bootstrap_at_timeout=setup.student.ppo.bootstrap_at_timeout,
+        keep_features=setup.curriculum.novelty is not None,
+        keep_entropy=setup.curriculum.reads_entropy,
+    )
+
+
+def _points(setup: Setup, rollout: Rollout) -> Points | None:
+    """What novelty is measured on: every step of the rollout, if the curriculum has novelty."""
+    if setup.curriculum.novelty is None:
+        return None
+    points = state_action_features(rollout, setup.environment.action_space)
+    return points, jnp.ones(points.shape[:2], bool)
+
+
+def _example_points(setup: Setup, network: Network) -> Points | None:
+    """The shapes of what `_points` will return."""
+
+    def points() -> Points | None:
+        key = jax.random.key(0)
+        levels = jax.vmap(setup.curriculum.generate)(jax.random.split(key, setup.student.num_levels))
+        return _points(setup, _play(setup, network, levels, key))
+
+    return None if setup.curriculum.novelty is None else jax.eval_shape(points)
 
 
 def _learn_if(

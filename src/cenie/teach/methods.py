@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.settings import setting
-from cenie.teach.config import ReplayConfig
+from cenie.teach.config import AlphaConfig, NoveltyConfig, ReplayConfig
 
 ScoreName = Literal[
     "pvl",
@@ -50,6 +50,55 @@ class Accel:
 
 
 @dataclass(frozen=True)
+class PlrCenie:
+    """Settings of `plr-cenie`."""
+
+    generator: str = "uniform60"
+    score: ScoreName = "pvl"
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
+    alpha: AlphaConfig = field(default_factory=AlphaConfig)
+
+
+@dataclass(frozen=True)
+class PlrCenieDagger:
+    """Settings of `plr-cenie-dagger`, which ranks by novelty alone; the score is only logged."""
+
+    generator: str = "uniform60"
+    score: ScoreName = "pvl"
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
+
+
+@dataclass(frozen=True)
+class AccelCenie:
+    """Settings of `accel-cenie`."""
+
+    generator: str = "empty"
+    score: ScoreName = "pvl"
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
+    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
+    alpha: AlphaConfig = field(default_factory=AlphaConfig)
+    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)
+    parents: Literal["batch", "easy", "hard"] = "batch"
+    # Of so many children of a parent only the most novel one is offered to the buffer. 1: as in the paper.
+    children: int = setting(1, minimum=1)
+
+
+@dataclass(frozen=True)
+class AccelCenieDagger:
+    """Settings of `accel-cenie-dagger`, which ranks by novelty alone; the score is only logged."""
+
+    generator: str = "empty"
+    score: ScoreName = "pvl"
+    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
+    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
+    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)
+    parents: Literal["batch", "easy", "hard"] = "batch"
+    children: int = setting(1, minimum=1)
+
+
+@dataclass(frozen=True)
 class Learnability:
     """Settings of `sfl`, sampling for learnability: replay of levels that are solved now and then."""
 
@@ -71,5 +120,9 @@ METHODS = {
     "plr": Method("prioritised level replay: learns from new and replayed levels", "plr", LevelReplay),
     "plr-robust": Method("PLR-perp: learns from replayed levels only", "plr_robust", LevelReplay),
     "accel": Method("replay of edited levels, starting from simple ones", "accel", Accel),
+    "plr-cenie": Method("PLR-perp by novelty and regret (CENIE)", "plr_cenie", PlrCenie),
+    "accel-cenie": Method("ACCEL by novelty and regret (CENIE)", "accel_cenie", AccelCenie),
+    "plr-cenie-dagger": Method("PLR-perp by novelty alone", "plr_cenie_dagger", PlrCenieDagger),
+    "accel-cenie-dagger": Method("ACCEL by novelty alone", "accel_cenie_dagger", AccelCenieDagger),
     "sfl": Method("replay of levels by learnability p(1-p), learns from those only", "sfl", Learnability),
 }

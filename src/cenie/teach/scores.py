@@ -23,7 +23,8 @@ class ScoreInputs(eqx.Module):
 
     `max_return` is the highest undiscounted return ever seen on each level, this rollout included: the
     maximum of the stored value (-inf for a new level) and `Outcomes.max_return`. `episodes` says which
-    completed episodes count.
+    completed episodes count. `novelty` is that of each level under the current model of coverage, if there
+    is one.
     """
 
     rollout: Rollout
@@ -31,6 +32,7 @@ class ScoreInputs(eqx.Module):
     max_return: Float[Array, " n"]
     gamma: float = eqx.field(static=True)
     episodes: Literal["average", "last"] = eqx.field(static=True, default="average")
+    novelty: Float[Array, " n"] | None = None
 
 
 class Outcomes(eqx.Module):
@@ -136,6 +138,13 @@ def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
 def uniform(inputs: ScoreInputs) -> Float[Array, " n"]:
     """1 for every level that completed an episode."""
     return jnp.where(inputs.rollout.done.any(axis=1), 1.0, 0.0)
+
+
+def novelty(inputs: ScoreInputs) -> Float[Array, " n"]:
+    """Mean negative log-likelihood of all steps, the cut-off tail included (CENIE Eq. 3)."""
+    if inputs.novelty is None:
+        raise ValueError("the score 'novelty' needs a curriculum with a model of coverage")
+    return inputs.novelty
 
 
 SCORES: dict[str, Callable[[ScoreInputs], Float[Array, " n"]]] = {

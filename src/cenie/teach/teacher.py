@@ -4,12 +4,15 @@ A cycle plays one batch of levels. After a replay an editing teacher may ask for
 next cycle, so that children are played by the student that has learned from their parents.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.teach import buffer as buffers
+from cenie.teach import novelty as novelties
 from cenie.teach.buffer import BufferState
 from cenie.teach.curriculum import (
     EDIT,
@@ -22,6 +25,7 @@ from cenie.teach.curriculum import (
     ReplayState,
     TeacherState,
 )
+from cenie.teach.novelty import Points
 from cenie.teach.scores import ScoreInputs, episode_outcomes
 from cenie.types import Advantages, Level, Rollout
 
@@ -30,8 +34,8 @@ PARENTS = 4
 """How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
 
 
-def init(curriculum: Curriculum, num_levels: int) -> TeacherState:
-    """The state of a teacher that has not seen anything yet."""
+def init(curriculum: Curriculum, num_levels: int, points: Points | None = None) -> TeacherState:
+    """The state of a teacher that has not seen anything yet; `points` as `tell` will get them, or shapes."""
     replay = curriculum.replay
     if replay is None:
         return TeacherState()
@@ -43,7 +47,8 @@ def init(curriculum: Curriculum, num_levels: int) -> TeacherState:
             edit_due=jnp.asarray(False),
             replayed=jnp.zeros(num_levels, jnp.int32),
             replayed_score=jnp.zeros(num_levels),
-        )
+        ),
+        None if curriculum.novelty is None else novelties.init(curriculum.novelty, _required(points)),
     )
 
 
@@ -57,14 +62,15 @@ def ask(
     decide_key, levels_key = jax.random.split(key)
     replays = buffers.should_replay(past.buffer, decide_key, replay.config)
     kind = jnp.where(past.edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
+    mix = _mix(curriculum, state)
     branches = [
         lambda: (_ask_new(curriculum, levels_key, num_levels), past.buffer),
-        lambda: _ask_replay(replay, past.buffer, levels_key, num_levels),
+        lambda: _ask_replay(replay, mix, past.buffer, levels_key, num_levels),
     ]
     if editing is not None:
         branches.append(lambda: (_ask_edited(editing, past, levels_key), past.buffer))
     assignment, buffer = jax.lax.switch(kind, branches)
-    return assignment, TeacherState(eqx.tree_at(lambda r: r.buffer, past, buffer))
+    return assignment, eqx.tree_at(lambda s: s.replay.buffer, state, buffer)
 
 
 def tell(
@@ -75,8 +81,14 @@ def tell(
     advantages: Advantages,
     gamma: float,
     key: PRNGKeyArray,
+    points: Points | None = None,
+    split: Callable[[Array], Array] = lambda array: array,
 ) -> tuple[TeacherState, dict[str, Array]]:
-    """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key."""
+    """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key.
+
+    A curriculum with novelty needs the `points` that the student met, and uses `split` to spread the work
+    on them over devices.
+    """
     replay, past = curriculum.replay, state.replay
     if replay is None or past is None:
         return state, {"kind": assignment.kind}
@@ -85,9 +97,17 @@ def tell(
     replayed = assignment.kind == REPLAY
     remembered = jnp.where(replayed, buffer.extras[MAX_RETURN][assignment.slots], -jnp.inf)
     max_return = jnp.maximum(remembered, outcomes.max_return)
-    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated)
+    novel = None
+    if curriculum.novelty is not None and state.novelty is not None:
+        novel = novelties.score(curriculum.novelty, state.novelty, _required(points))
+    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, novel)
     scores = jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
     valid, extras = outcomes.completed, {MAX_RETURN: max_return}
+    if curriculum.editing is not None and curriculum.editing.children > 1 and novel is not None:
+        # A child without a score cannot enter, however novel it is.
+        best = novelties.most_novel(jnp.where(valid, novel, -jnp.inf), curriculum.editing.children)
+        valid &= best | (assignment.kind != EDIT)
+    mix = _mix(curriculum, state)
 
     def update() -> tuple[BufferState, Array, Array]:
         updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
@@ -96,7 +116,7 @@ def tell(
     def insert() -> tuple[BufferState, Array, Array]:
         lineage = assignment.parents, assignment.generations
         offered = (assignment.levels, scores, valid, extras, *lineage)
-        inserted, info = buffers.insert(buffer, *offered, replay.mix, replay.config)
+        inserted, info = buffers.insert(buffer, *offered, mix, replay.config)
         return inserted, info.inserted.sum(), (info.duplicates | info.copies).sum()
 
     present, inserted, duplicates = jax.lax.cond(replayed, update, insert)
@@ -104,9 +124,22 @@ def tell(
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
     slots = jnp.where(replayed, assignment.slots, past.replayed)
-    state = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]))
     metrics = {"kind": assignment.kind, "inserted": inserted, "duplicates": duplicates}
-    return state, {**metrics, **_buffer_metrics(replay, present)}
+    remembers = None
+    if curriculum.novelty is not None and state.novelty is not None:
+        novelty, drawn = curriculum.novelty, assignment.slots
+        change = jnp.where(valid & replayed, jnp.abs(scores[:, 0] - buffer.scores[drawn, 0]), 0.0)
+        remembers = novelties.adapt(
+            novelty.alpha, replay.config.priority, state.novelty, buffer, replayed, drawn, change
+        )
+        # What the student learns from; and, while there is nothing to replay, what it meets.
+        enters = replayed | buffers.is_filling(buffer, replay.config)
+        # Not `key` itself: without novelty the same decisions are made with the same bits.
+        fit_key = jax.random.fold_in(key, 1)
+        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, split)
+        metrics |= novelties.metrics(novelty, remembers, present)
+    after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
+    return after, {**metrics, **_buffer_metrics(replay, _mix(curriculum, after), present)}
 
 
 def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: Editing) -> Int[Array, " n"]:
@@ -129,10 +162,25 @@ def _ask_new(curriculum: Curriculum, key: PRNGKeyArray, num_levels: int) -> Assi
     return Assignment(jnp.asarray(NEW), levels, learn, nothing, nothing - 1, nothing)
 
 
+def _mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
+    """The present weights of the scores."""
+    assert curriculum.replay is not None
+    if curriculum.novelty is None or state.novelty is None:
+        return curriculum.replay.mix
+    alpha = novelties.alpha(curriculum.novelty.alpha, state.novelty)
+    return jnp.stack([1.0 - alpha, alpha])
+
+
+def _required(points: Points | None) -> Points:
+    if points is None:
+        raise ValueError("a curriculum with novelty needs the points that the student met")
+    return points
+
+
 def _ask_replay(
-    replay: Replay, buffer: BufferState, key: PRNGKeyArray, num_levels: int
+    replay: Replay, mix: Float[Array, " s"], buffer: BufferState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Assignment, BufferState]:
-    slots, buffer = buffers.sample(buffer, key, num_levels, replay.mix, replay.config.priority)
+    slots, buffer = buffers.sample(buffer, key, num_levels, mix, replay.config.priority)
     return Assignment(
         kind=jnp.asarray(REPLAY),
         levels=buffers.levels_at(buffer, slots),
@@ -145,6 +193,7 @@ def _ask_replay(
 
 def _ask_edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Assignment:
     slots = select_parents(past.replayed, past.replayed_score, editing)
+    slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
     parents: Level = buffers.levels_at(past.buffer, slots)
     return Assignment(
         kind=jnp.asarray(EDIT),
@@ -156,9 +205,9 @@ def _ask_edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Assig
     )
 
 
-def _buffer_metrics(replay: Replay, buffer: BufferState) -> dict[str, Array]:
+def _buffer_metrics(replay: Replay, mix: Float[Array, " s"], buffer: BufferState) -> dict[str, Array]:
     """The buffer in numbers; `weighted` means are over the probabilities of replay."""
-    chances = buffers.probabilities(buffer, replay.mix, replay.config.priority)
+    chances = buffers.probabilities(buffer, mix, replay.config.priority)
     share = buffer.mask / jnp.maximum(buffer.size, 1)
     metrics = {
         "buffer_size": buffer.size,
