@@ -24,10 +24,12 @@ SETTINGS = {
     "run.cycles_per_chunk": 2,
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+NOVELTY = {"teacher.novelty.coverage.components": (2, 4), "teacher.novelty.coverage.window": 6}
 
 
 def tiny(method: str, **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
     replay = REPLAY if method != "dr" else {}
+    novelty = NOVELTY if "cenie" in method else {}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset("maze", method, "quick", {**SETTINGS, **replay, **named})
+    return preset("maze", method, "quick", {**SETTINGS, **replay, **novelty, **named})

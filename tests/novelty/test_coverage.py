@@ -1,3 +1,4 @@
+import dataclasses
 from collections import deque
 from typing import Any, get_args
 
@@ -280,4 +281,7 @@ def test_settings_are_checked() -> None:
     wrong = CoverageConfig(window=0, components=(5, 3), reg=0.0)
     assert {problem.path for problem in problems_of(wrong)} == {"window", "components", "reg"}
     assert problems_of(CoverageConfig(components=(1, 1)))
+    misspelt = dataclasses.replace(CoverageConfig())
+    object.__setattr__(misspelt, "selection", "silhuette")  # behind the back of the tests' type checker
+    assert "must be one of silhouette, aic, bic" in problems_of(misspelt)[0].message
     assert problems_of(CoverageConfig(components=(1, 1), selection="bic")) == []

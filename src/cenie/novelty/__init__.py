@@ -1,1 +1,50 @@
-"""Coverage and novelty. Stands alone: needs JAX and NumPy, and nothing else of the library."""
+"""Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and nothing else of the library.
+
+The names below are loaded when they are first used; the settings load without JAX.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cenie.novelty.config import CoverageConfig
+    from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push
+    from cenie.novelty.estimator import Coverage
+    from cenie.novelty.interface import CoverageModel
+    from cenie.novelty.silhouette import silhouettes
+
+__all__ = [
+    "Coverage",
+    "CoverageConfig",
+    "CoverageModel",
+    "CoverageState",
+    "fit",
+    "init",
+    "log_density",
+    "novelty",
+    "push",
+    "silhouettes",
+]
+
+_HOME = {
+    "Coverage": "cenie.novelty.estimator",
+    "CoverageConfig": "cenie.novelty.config",
+    "CoverageModel": "cenie.novelty.interface",
+    "CoverageState": "cenie.novelty.coverage",
+    "fit": "cenie.novelty.coverage",
+    "init": "cenie.novelty.coverage",
+    "log_density": "cenie.novelty.coverage",
+    "novelty": "cenie.novelty.coverage",
+    "push": "cenie.novelty.coverage",
+    "silhouettes": "cenie.novelty.silhouette",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cenie.novelty' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

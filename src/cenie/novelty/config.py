@@ -1,6 +1,7 @@
 """Settings of coverage. Imports nothing but the standard library."""
 
 import dataclasses
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -68,8 +69,12 @@ class CoverageConfig:
 def problems_of(config: CoverageConfig) -> list[Problem]:
     """Everything that is out of bounds or does not fit together."""
     found = []
+    kinds = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        choices = typing.get_args(kinds[field.name])
+        if typing.get_origin(kinds[field.name]) is Literal and value not in choices:
+            found.append(Problem(field.name, f"must be one of {', '.join(choices)}, got {value!r}"))
         for number in value if isinstance(value, tuple) else (value,):
             if number is None or not field.metadata:
                 continue

@@ -1,0 +1,260 @@
+"""Novelty in the curriculum: what it may change, what enters the window, and how much it counts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cenie.novelty import coverage
+from cenie.run.build import build, compiled_cycles, place
+from cenie.run.checkpoint import digest
+from cenie.teach import novelty as novelties
+from cenie.teach import teacher
+from cenie.teach.config import AlphaConfig, PriorityConfig
+from cenie.teach.curriculum import EDIT, NEW, REPLAY
+from cenie.teach.cycle import _play, _points, init
+from cenie.teach.novelty import alpha, most_novel
+from tests.tiny import tiny
+
+CYCLES = 14
+
+
+def run(method, cycles=CYCLES, **overrides):
+    """The setup, and the states before and after each cycle."""
+    _, setup = build(tiny(method, **overrides))
+    advance = compiled_cycles(setup, 1)
+    states, rows = [place(setup, init(setup, 3))], []
+    for _ in range(cycles):
+        state, _, metrics = advance(states[-1], updates=jnp.asarray(1000))
+        states.append(state)
+        rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
+    return setup, states, rows
+
+
+@pytest.fixture(scope="module")
+def cenie():
+    return run("plr-cenie", teacher__replay__min_fill=0.6)
+
+
+@pytest.mark.parametrize(("with_novelty", "without"), [("plr-cenie", "plr-robust"), ("accel-cenie", "accel")])
+def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, without):
+    _, ours, rows = run(with_novelty, teacher__alpha__start=0.0)
+    _, theirs, _ = run(without)
+    assert {int(row["teacher/kind"]) for row in rows} >= {NEW, REPLAY}
+    for mine, other in zip(ours, theirs):
+        assert digest(mine.student) == digest(other.student)
+        assert digest(mine.teacher.replay.buffer.levels) == digest(other.teacher.replay.buffer.levels)
+        for name in ("ids", "last_played", "parents", "generations", "size", "clock"):
+            np.testing.assert_array_equal(
+                getattr(mine.teacher.replay.buffer, name), getattr(other.teacher.replay.buffer, name)
+            )
+        np.testing.assert_array_equal(
+            mine.teacher.replay.buffer.scores[:, 0], other.teacher.replay.buffer.scores[:, 0]
+        )
+
+
+def test_weight_half_is_not_the_method_without_novelty():
+    """Otherwise the test above would say nothing."""
+    _, ours, _ = run("plr-cenie")
+    _, theirs, _ = run("plr-robust")
+    assert digest(ours[-1].teacher.replay.buffer.ids) != digest(theirs[-1].teacher.replay.buffer.ids)
+
+
+def test_the_dagger_ignores_regret(cenie):
+    _, setup = build(tiny("plr-cenie-dagger"))
+    state = cenie[1][-1].teacher
+    assert int(state.replay.buffer.size) > 3
+    regret = state.replay.buffer.scores.at[:, 0].set(state.replay.buffer.scores[::-1, 0] * 3 + 1)
+    other = jax.tree.map(lambda leaf: leaf, state)
+    other = _with_scores(other, regret)
+    for seed in range(5):
+        chosen = [
+            teacher.ask(setup.curriculum, s, jax.random.key(seed), setup.student.num_levels)[0]
+            for s in (state, other)
+        ]
+        np.testing.assert_array_equal(chosen[0].slots, chosen[1].slots)
+        assert int(chosen[0].kind) == int(chosen[1].kind)
+
+
+def _with_scores(state, scores):
+    import equinox as eqx
+
+    return eqx.tree_at(lambda s: s.replay.buffer.scores, state, scores)
+
+
+def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
+    """The stored novelty is that under the model of the cycle before, computed here once more."""
+    setup, states, rows = cenie
+    checked = 0
+    for before, after, row in zip(states, states[1:], rows):
+        if int(row["teacher/kind"]) != REPLAY:
+            continue
+        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
+        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
+        rollout = _play(setup, before.student.network, assignment.levels, keys[1])
+        points = _points(setup, rollout)
+        config = setup.curriculum.novelty.coverage
+        expected = coverage.novelty(config, before.teacher.novelty.coverage, *points)
+        done = np.asarray(rollout.done.any(axis=1))
+        stored = np.asarray(after.teacher.replay.buffer.scores[assignment.slots, 1])
+        for slot in np.unique(assignment.slots):
+            rows_of_slot = (np.asarray(assignment.slots) == slot) & done
+            if rows_of_slot.any():
+                mean = np.asarray(expected)[rows_of_slot].mean()
+                np.testing.assert_allclose(
+                    stored[np.asarray(assignment.slots) == slot], mean, rtol=1e-4, atol=1e-4
+                )
+                checked += 1
+    assert checked > 2
+
+
+def test_only_replays_and_the_filling_of_the_buffer_enter_the_window(cenie):
+    setup, states, rows = cenie
+    capacity = setup.curriculum.replay.config.capacity
+    seen = set()
+    for before, after, row in zip(states, states[1:], rows):
+        filling = int(before.teacher.replay.buffer.size) < 0.6 * capacity
+        kind = int(row["teacher/kind"])
+        enters = kind == REPLAY or filling
+        assert (
+            digest(before.teacher.novelty.coverage.points) != digest(after.teacher.novelty.coverage.points)
+            or not enters
+        )
+        if not enters:
+            assert digest(before.teacher.novelty.coverage) == digest(after.teacher.novelty.coverage)
+        seen.add((kind, filling))
+    assert seen == {(NEW, True), (NEW, False), (REPLAY, False)}
+
+
+def test_the_first_batch_has_novelty_zero_and_later_ones_differ(cenie):
+    _, states, _ = cenie
+    first, second = (np.asarray(states[i].teacher.replay.buffer.scores[:, 1]) for i in (1, 2))
+    size = int(states[1].teacher.replay.buffer.size)
+    assert (first[:size] == 0).all()
+    later = second[size : int(states[2].teacher.replay.buffer.size)]
+    assert len(later)
+    assert (later != 0).all()
+
+
+def test_refits_are_made_only_when_due():
+    _, states, _ = run("plr-cenie", teacher__novelty__refit_every=3)
+    for before, after in zip(states, states[1:]):
+        pushes = int(before.teacher.novelty.pushes)
+        pushed = int(after.teacher.novelty.pushes) > pushes
+        refitted = digest(before.teacher.novelty.coverage.model) != digest(
+            after.teacher.novelty.coverage.model
+        )
+        assert refitted == (pushed and pushes % 3 == 0)
+    assert int(states[-1].teacher.novelty.pushes) > 4
+
+
+def test_of_several_children_only_the_most_novel_can_enter():
+    _, states, rows = run("accel-cenie", cycles=20, teacher__children=2)
+    edits = [i for i, row in enumerate(rows) if int(row["teacher/kind"]) == EDIT]
+    assert len(edits) > 3
+    assert any(int(rows[i]["teacher/inserted"]) for i in edits)
+    for i in edits:
+        assert int(rows[i]["teacher/inserted"]) <= 2
+    parents = np.asarray(states[-1].teacher.replay.buffer.parents)
+    assert (parents >= 0).any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 4), st.lists(st.integers(-3, 3), min_size=1, max_size=5), st.randoms())
+def test_most_novel_child_of_each_family(children, values, random):
+    score = np.array([random.choice(values) for _ in range(children * 3)], np.float32)
+    expected = np.zeros(len(score), bool)
+    for family in range(3):
+        expected[family * children + int(np.argmax(score[family * children :][:children]))] = True
+    np.testing.assert_array_equal(most_novel(jnp.asarray(score), children), expected)
+
+
+def state_with(cenie, **changes):
+    state = cenie[1][-1].teacher.novelty
+    fields = {name: getattr(state, name) for name in state.__dataclass_fields__}
+    return type(state)(**{**fields, **{name: jnp.asarray(value) for name, value in changes.items()}})
+
+
+def test_weight_schedules(cenie):
+    linear = AlphaConfig(kind="linear", start=0.8, end=0.2, replays=10)
+    found = [float(alpha(linear, state_with(cenie, replays=n))) for n in (0, 5, 10, 1000)]
+    np.testing.assert_allclose(found, [0.8, 0.5, 0.2, 0.2], rtol=1e-6)
+    assert float(alpha(AlphaConfig(start=0.3), state_with(cenie, replays=7))) == np.float32(0.3)
+    adaptive = AlphaConfig(kind="adaptive")
+    assert float(alpha(adaptive, state_with(cenie, log_odds=0.0))) == 0.5
+
+
+def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
+    buffer = cenie[1][-1].teacher.replay.buffer
+    size = int(buffer.size)
+    # Two levels: one that only regret would draw, one that only novelty would.
+    scores = jnp.zeros_like(buffer.scores).at[0].set(jnp.array([9.0, -9.0])).at[1].set(jnp.array([-9.0, 9.0]))
+    buffer = type(buffer)(
+        **{**{n: getattr(buffer, n) for n in buffer.__dataclass_fields__}, "scores": scores}
+    )
+    assert size > 2
+    config = AlphaConfig(kind="adaptive", rate=0.1)
+    start = state_with(cenie, log_odds=0.0, replays=0)
+
+    def moved(changes, replayed=True, state=start):
+        return novelties.adapt(
+            config,
+            PriorityConfig(temperature=0.1),
+            state,
+            buffer,
+            jnp.asarray(replayed),
+            jnp.array([0, 1]),
+            jnp.array(changes, jnp.float32),
+        )
+
+    assert float(moved([0.0, 1.0]).log_odds) == pytest.approx(0.1, rel=1e-3)
+    assert float(moved([1.0, 0.0]).log_odds) == pytest.approx(-0.1, rel=1e-3)
+    assert float(moved([1.0, 1.0]).log_odds) == pytest.approx(0.0, abs=1e-3)
+    assert float(moved([0.0, 0.0]).log_odds) == 0.0
+    assert float(moved([0.0, 1.0], replayed=False).log_odds) == 0.0
+    state = start
+    for _ in range(200):
+        state = moved([0.0, 1.0], state=state)
+    assert float(alpha(config, state)) == pytest.approx(0.95, rel=1e-5)
+    assert int(state.replays) == 200
+
+
+def test_rank_correlation_is_spearmans(cenie):
+    _, states, rows = cenie
+    compared = 0
+    for state, row in zip(states[1:], rows):
+        buffer = state.teacher.replay.buffer
+        scores = np.asarray(buffer.scores)[: int(buffer.size)]
+        if len(np.unique(scores[:, 0])) > 1 and len(np.unique(scores[:, 1])) > 1:
+            expected = stats.spearmanr(scores[:, 0], scores[:, 1]).statistic
+            assert row["teacher/novelty_regret_correlation"] == pytest.approx(expected, abs=1e-5)
+            compared += 1
+        else:
+            assert np.isnan(row["teacher/novelty_regret_correlation"])
+    assert compared > 3
+
+
+def test_diagnostics_of_the_fit_are_logged(cenie):
+    _, _, rows = cenie
+    row = rows[-1]
+    assert row["teacher/fit/components"] in (2, 3, 4)
+    for size in (2, 3, 4):
+        assert 1 <= row[f"teacher/fit/iterations/{size}"] <= 100
+        score = row[f"teacher/fit/scores/{size}"]
+        assert np.isnan(score) or -1 <= score <= 1
+    for name in ("alpha", "failed_fits", "regret_total", "score_age", "novelty", "novelty_weighted"):
+        assert np.isfinite(row[f"teacher/{name}"])
+
+
+def test_children_must_divide_the_batch():
+    with pytest.raises(ValueError, match="teacher.children: must divide"):
+        tiny("accel-cenie", teacher__children=3)
+
+
+def test_a_curriculum_with_novelty_says_that_it_needs_points():
+    _, setup = build(tiny("plr-cenie"))
+    with pytest.raises(ValueError, match="needs the points"):
+        teacher.init(setup.curriculum, 4)
