@@ -1,5 +1,8 @@
 """Novelty in the curriculum: what it may change, what enters the window, and how much it counts."""
 
+import itertools
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +20,7 @@ from cenie.teach.config import AlphaConfig, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import _play, _points, init
 from cenie.teach.novelty import alpha, most_novel
+from cenie.types import Advantages
 from tests.tiny import tiny
 
 CYCLES = 14
@@ -80,8 +84,6 @@ def test_the_dagger_ignores_regret(cenie):
 
 
 def _with_scores(state, scores):
-    import equinox as eqx
-
     return eqx.tree_at(lambda s: s.replay.buffer.scores, state, scores)
 
 
@@ -141,7 +143,7 @@ def test_the_first_batch_has_novelty_zero_and_later_ones_differ(cenie):
 
 def test_refits_are_made_only_when_due():
     _, states, _ = run("plr-cenie", teacher__novelty__refit_every=3)
-    for before, after in zip(states, states[1:]):
+    for before, after in itertools.pairwise(states):
         pushes = int(before.teacher.novelty.pushes)
         pushed = int(after.teacher.novelty.pushes) > pushes
         refitted = digest(before.teacher.novelty.coverage.model) != digest(
@@ -250,11 +252,15 @@ def test_diagnostics_of_the_fit_are_logged(cenie):
 
 
 def test_children_must_divide_the_batch():
-    with pytest.raises(ValueError, match="teacher.children: must divide"):
+    with pytest.raises(ValueError, match=r"teacher\.children: must divide"):
         tiny("accel-cenie", teacher__children=3)
 
 
-def test_a_curriculum_with_novelty_says_that_it_needs_points():
-    _, setup = build(tiny("plr-cenie"))
+def test_a_curriculum_with_novelty_says_that_it_needs_points(cenie):
+    setup, states, _ = cenie
+    key = jax.random.key(0)
+    assignment, state = teacher.ask(setup.curriculum, states[0].teacher, key, setup.student.num_levels)
+    rollout = _play(setup, states[0].student.network, assignment.levels, key)
+    nothing = Advantages(jnp.zeros_like(rollout.value), jnp.zeros_like(rollout.value))
     with pytest.raises(ValueError, match="needs the points"):
-        teacher.init(setup.curriculum, 4)
+        teacher.tell(setup.curriculum, state, assignment, rollout, nothing, 0.9, key)

@@ -295,8 +295,16 @@ def _merge(
     if repeated == "last":
         last = jnp.where(members, jnp.arange(scores.shape[0]), 0).max(axis=1)
         return jnp.where(usable[last][:, None], scores[last], 0.0), members.any(axis=1)
-    total = jnp.where(members[:, :, None], scores, 0.0).sum(axis=1)
-    return total / jnp.maximum(members.sum(axis=1), 1)[:, None], members.any(axis=1)
+
+    def add(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
+        is_member, score = row
+        return total + jnp.where(is_member[:, None], score, 0.0), None
+
+    # The last bits of a column must not depend on how many columns there are. Hence a loop, which fixes the
+    # order of the sum, and one division per column: XLA turns that of a matrix into a product.
+    total, _ = lax.scan(add, jnp.zeros_like(scores), (members.T, scores))
+    count = jnp.maximum(members.sum(axis=1), 1)
+    return jnp.stack([column / count for column in total.T], axis=1), members.any(axis=1)
 
 
 def _shared_max(together: Bool[Array, "n n"], values: Float[Array, " n"]) -> Float[Array, " n"]:

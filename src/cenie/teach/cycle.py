@@ -69,7 +69,7 @@ def init(setup: Setup, seed: int) -> TrainState:
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
         student=init_student(setup.student, network),
-        teacher=teacher.init(setup.curriculum, setup.student.num_levels, _example_points(setup, network)),
+        teacher=teacher.init(setup.curriculum, setup.student.num_levels, _points_shape(setup, network)),
     )
 
 
@@ -167,15 +167,16 @@ def _points(setup: Setup, rollout: Rollout) -> Points | None:
     return points, jnp.ones(points.shape[:2], bool)
 
 
-def _example_points(setup: Setup, network: Network) -> Points | None:
-    """The shapes of what `_points` will return."""
+def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
+    """How many points a level has, and of how many numbers; nothing is played to find out."""
 
     def points() -> Points | None:
         key = jax.random.key(0)
         levels = jax.vmap(setup.curriculum.generate)(jax.random.split(key, setup.student.num_levels))
         return _points(setup, _play(setup, network, levels, key))
 
-    return None if setup.curriculum.novelty is None else jax.eval_shape(points)
+    shapes = jax.eval_shape(points) if setup.curriculum.novelty is not None else None
+    return shapes[0].shape[1:] if shapes is not None else (0, 0)
 
 
 def _learn_if(

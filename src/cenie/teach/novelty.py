@@ -24,9 +24,8 @@ _ALPHA_RANGE = (0.05, 0.95)
 """The adaptive weight stays inside, so that it can always learn that the other ranking is better."""
 
 
-def init(novelty: Novelty, points: Points) -> NoveltyState:
-    """Nothing seen yet; `points` may be shapes only."""
-    _, steps, size = points[0].shape
+def init(novelty: Novelty, steps: int, size: int) -> NoveltyState:
+    """Nothing seen yet; levels will have up to `steps` points of `size` numbers."""
     start = jnp.clip(novelty.alpha.start, *_ALPHA_RANGE)
     return NoveltyState(
         coverage=coverage.init(novelty.coverage, steps, size),

@@ -34,8 +34,11 @@ PARENTS = 4
 """How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
 
 
-def init(curriculum: Curriculum, num_levels: int, points: Points | None = None) -> TeacherState:
-    """The state of a teacher that has not seen anything yet; `points` as `tell` will get them, or shapes."""
+def init(curriculum: Curriculum, num_levels: int, points_shape: tuple[int, int] = (0, 0)) -> TeacherState:
+    """The state of a teacher that has not seen anything yet.
+
+    `points_shape`: how many points a level has in `tell`, and of how many numbers, if novelty counts.
+    """
     replay = curriculum.replay
     if replay is None:
         return TeacherState()
@@ -48,7 +51,7 @@ def init(curriculum: Curriculum, num_levels: int, points: Points | None = None) 
             replayed=jnp.zeros(num_levels, jnp.int32),
             replayed_score=jnp.zeros(num_levels),
         ),
-        None if curriculum.novelty is None else novelties.init(curriculum.novelty, _required(points)),
+        None if curriculum.novelty is None else novelties.init(curriculum.novelty, *points_shape),
     )
 
 
