@@ -9,8 +9,9 @@ from cenie import Teacher
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
 
-N, T = 4, 12
+N, T, D = 4, 12, 3
 SMALL = {"replay.capacity": 12, "replay.min_fill": 0.5}
+FEW = {"novelty.coverage.components": (2, 3), "novelty.coverage.window": 6}
 
 
 def generate(rng):
@@ -23,8 +24,9 @@ def edit(rng, level):
 
 
 def make(method="plr-robust", **changes):
-    settings = {} if method == "dr" else SMALL
+    settings = {"dr": {}}.get(method, SMALL | FEW if "cenie" in method else SMALL)
     arguments = {"generate": generate, "edit": edit, "num_levels": N, "settings": settings, "seed": 5}
+    arguments |= {"features": D, "points_per_level": 8}
     return Teacher(method, **{**arguments, **changes})
 
 
@@ -40,6 +42,7 @@ def steps(seed, n=N, t=T):
         "terminated": terminated,
         "truncated": ends & ~terminated,
         "solved": terminated,
+        "features": rng.normal(size=(n, t, D)),
     }
 
 
@@ -87,7 +90,8 @@ def test_every_method_asks_for_what_it_was_built_to_ask(method):
         log = teacher.tell(**steps(number))
         assert all(isinstance(value, int | float) for value in log.values())
         assert len(teacher.stored()) == log.get("buffer_size", 0) <= SMALL["replay.capacity"]
-    kinds = {"dr": {"new"}, "accel": {"new", "replay", "edit"}}.get(method, {"new", "replay"})
+    kinds = {"new"} if method == "dr" else {"new", "replay"}
+    kinds |= {"edit"} if method.startswith("accel") else set()
     tasks, _ = run(teacher, 10, 30)
     assert {task.kind for task in tasks} <= kinds
 
@@ -260,6 +264,56 @@ def test_the_entropy_of_the_policy_can_be_the_score():
 def test_tell_without_ask():
     with pytest.raises(RuntimeError, match="call ask"):
         make().tell(**steps(0))
+
+
+def test_novelty_is_measured_on_the_features():
+    """Levels far from the window's experience are the likeliest to be replayed."""
+    teacher = make("plr-cenie-dagger", settings=SMALL | FEW | {"replay.min_fill": 1.0})
+    for number in range(3):
+        teacher.ask()
+        told = steps(number)
+        if number == 2:
+            told["features"][1] += 50.0
+            far = teacher.ask().levels[1]
+        teacher.tell(**told)
+    assert key_of(teacher.stored()[0].level) == key_of(far)
+
+
+def test_long_trajectories_are_thinned_and_short_ones_padded():
+    logs = []
+    for repeats in (1, 2):
+        teacher = make("plr-cenie", points_per_level=4)
+        for number in range(3):
+            teacher.ask()
+            told = steps(number)
+            told["features"] = [np.repeat(row[:4], repeats, axis=0) for row in told["features"]]
+            logs.append(teacher.tell(**told))
+    assert logs[:3] == logs[3:]
+    short = make("plr-cenie", points_per_level=50)
+    for number in range(3):
+        short.ask()
+        assert np.isfinite(short.tell(**steps(number))["novelty"])
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (None, "features: this teacher measures novelty"),
+        (np.zeros((N + 1, T, D)), f"features: expected one array for each of the {N} levels"),
+        (np.zeros((N, T, D + 1)), rf"features\[0\]: expected {D} numbers for each step"),
+        (np.full((N, T, D), np.inf), r"features\[0\]: not finite"),
+    ],
+)
+def test_wrong_features_are_named(features, message):
+    teacher = make("plr-cenie")
+    teacher.ask()
+    with pytest.raises(ValueError, match=message):
+        teacher.tell(**(steps(0) | {"features": features}))
+
+
+def test_novelty_needs_the_number_of_features():
+    with pytest.raises(ValueError, match="features: plr-cenie measures novelty"):
+        make("plr-cenie", features=None)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from cenie.teach import buffer as buffers
 from cenie.teach import recipes, scores, teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
+from cenie.teach.novelty import Points
 from cenie.types import Advantages, Rollout
 
 PerStep = np.ndarray | Sequence[Any]
@@ -60,7 +61,9 @@ class Teacher:
     `generate(rng)` returns a new level, `edit(rng, level)` a slightly changed one (for the methods that
     edit); `rng` is a `numpy.random.Generator`. A level is an array, a number, or nested dicts, lists and
     tuples of these. `settings` changes the method's settings by their paths, e.g.
-    `{"replay.capacity": 500, "score": "maxmc"}`; `gamma` and `gae_lambda` are those of your student.
+    `{"replay.capacity": 500, "score": "maxmc"}`; `gamma` and `gae_lambda` are those of your student. The
+    methods that measure novelty need the number of `features` of a step, and look at no more than
+    `points_per_level` steps of a level (evenly spaced, if there are more).
 
     `ask` returns the same task until it was told about; everything depends on the seed and on what was
     told, so that a saved teacher goes on as if it had never stopped.
@@ -76,9 +79,12 @@ class Teacher:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         settings: Mapping[str, Any] | None = None,
+        features: int | None = None,
+        points_per_level: int = 256,
         seed: int = 0,
     ):
-        _check_arguments(method, num_levels, gamma, gae_lambda, seed)
+        whole = {"num_levels": num_levels, "points_per_level": points_per_level, "features": features or 1}
+        _check_arguments(method, whole, gamma, gae_lambda, seed)
         self._generate, self._edit = generate, edit
         self._codec = LevelCodec(generate(np.random.default_rng(seed)))
         chosen = typed_settings.replace(METHODS[method].settings(), settings or {})
@@ -87,14 +93,20 @@ class Teacher:
             raise ValueError(
                 f"the method {method} edits levels: give edit=..., a function (rng, level) -> level"
             )
+        if self._curriculum.novelty is not None and features is None:
+            raise ValueError(
+                f"features: {method} measures novelty and needs the number of features of a step"
+            )
         self._num_levels, self._seed, self._told = num_levels, seed, 0
+        self._points_shape = (points_per_level, features or 0)
         self._gamma, self._gae_lambda = gamma, gae_lambda
-        self._state = teacher.init(self._curriculum, num_levels)
+        self._state = teacher.init(self._curriculum, num_levels, self._points_shape)
         self._pending: tuple[Task, Assignment, TeacherState] | None = None
         self._facts = {
             "method": method,
             "settings": typed_settings.to_data(chosen),
             "num_levels": num_levels,
+            "points_shape": list(self._points_shape),
             "gamma": gamma,
             "gae_lambda": gae_lambda,
             "seed": seed,
@@ -127,6 +139,7 @@ class Teacher:
         final_value: PerStep | None = None,
         advantage: PerStep | None = None,
         entropy: PerStep | None = None,
+        features: np.ndarray | Sequence[Any] | None = None,
     ) -> dict[str, int | float]:
         """Take in the steps made on the levels of the last task, in their order; returns what to log.
 
@@ -135,7 +148,8 @@ class Teacher:
         that shorter rows may be padded with anything finite. `value` is your critic's estimate before each
         step. Optional: `solved` (true at the end of a solved episode; the score `learnability` needs it),
         `final_value` (the critic's estimate after a time-out, to bootstrap from), `advantage` (your own
-        estimates instead of ours), `entropy` (of the policy; the score `entropy` needs it).
+        estimates instead of ours), `entropy` (of the policy; the score `entropy` needs it), `features` (a row
+        of numbers for each step, e.g. state and action side by side; methods that measure novelty need it).
         """
         if self._pending is None:
             raise RuntimeError("tell() without a task: call ask() first")
@@ -150,11 +164,16 @@ class Teacher:
             "entropy": entropy,
         }
         _check_needs(self._curriculum, given)
+        points = None
+        if self._curriculum.novelty is not None:
+            if features is None:
+                raise ValueError("features: this teacher measures novelty and needs them")
+            points = _read_points(features, self._num_levels, *self._points_shape)
         steps = _read_steps(
             {name: rows for name, rows in given.items() if rows is not None}, self._num_levels
         )
         _, assignment, state = self._pending
-        self._state, metrics = self._tell(state, assignment, steps, self._key(1))
+        self._state, metrics = self._tell(state, assignment, steps, points, self._key(1))
         self._pending, self._told = None, self._told + 1
         return {name: number.item() for name, number in jax.device_get(metrics).items()}
 
@@ -232,6 +251,7 @@ def _tell(
     state: TeacherState,
     assignment: Assignment,
     steps: dict[str, Array],
+    points: Points | None,
     key: PRNGKeyArray,
 ) -> tuple[TeacherState, dict[str, Array]]:
     reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
@@ -254,15 +274,17 @@ def _tell(
     advantages = gae(rollout, gamma, gae_lambda, False, rollout.final_value is not None)
     if "advantage" in steps:
         advantages = Advantages(steps["advantage"], steps["advantage"] + rollout.value)
-    return teacher.tell(curriculum, state, assignment, rollout, advantages, gamma, key)
+    return teacher.tell(curriculum, state, assignment, rollout, advantages, gamma, key, points)
 
 
-def _check_arguments(method: str, num_levels: int, gamma: float, gae_lambda: float, seed: int) -> None:
+def _check_arguments(
+    method: str, counts: Mapping[str, int], gamma: float, gae_lambda: float, seed: int
+) -> None:
     problems = []
     if method not in METHODS:
         problems.append(Problem("method", f"must be one of {', '.join(METHODS)}, got {method!r}"))
-    for name, value in (("num_levels", num_levels), ("seed", seed)):
-        smallest = 1 if name == "num_levels" else 0
+    for name, value in {**counts, "seed": seed}.items():
+        smallest = 0 if name == "seed" else 1
         if not isinstance(value, int) or value < smallest:
             problems.append(Problem(name, f"must be a whole number of at least {smallest}, got {value!r}"))
     for name, value in (("gamma", gamma), ("gae_lambda", gae_lambda)):
@@ -296,6 +318,28 @@ def _read_steps(given: Mapping[str, PerStep], num_levels: int) -> dict[str, np.n
     }
     # Gymnasium's time limit may set both at once.
     return arrays | {"truncated": arrays["truncated"] & ~arrays["terminated"]}
+
+
+def _read_points(
+    features: np.ndarray | Sequence[Any], num_levels: int, steps: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """At most `steps` points of each level, and which of them exist."""
+    if len(features) != num_levels:
+        raise ValueError(
+            f"features: expected one array for each of the {num_levels} levels, got {len(features)}"
+        )
+    points, valid = np.zeros((num_levels, steps, size), np.float32), np.zeros((num_levels, steps), bool)
+    for index, row in enumerate(map(np.asarray, features)):
+        if row.ndim != 2 or row.shape[1] != size or row.dtype.kind not in "biuf":
+            raise ValueError(
+                f"features[{index}]: expected {size} numbers for each step, got {row.dtype}{list(row.shape)}"
+            )
+        if not np.isfinite(row).all():
+            raise ValueError(f"features[{index}]: not finite")
+        count = min(len(row), steps)
+        chosen = np.linspace(0, len(row) - 1, count).round().astype(int)
+        points[index, :count], valid[index, :count] = row[chosen], True
+    return points, valid
 
 
 def _read_rows(name: str, values: PerStep, num_levels: int) -> list[np.ndarray]:
