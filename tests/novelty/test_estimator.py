@@ -112,9 +112,9 @@ def test_calls_out_of_order_are_explained() -> None:
     assert estimator.diagnostics_ == {}
 
 
-@pytest.mark.parametrize("model", ["mixture"])
+@pytest.mark.parametrize("model", ["mixture", "pca", "neighbours", "distillation"])
 def test_saving_and_loading_changes_no_bit(tmp_path: Path, model: str) -> None:
-    estimator = Coverage(**SMALL, model=model, warm_start=True)
+    estimator = Coverage(**SMALL, model=model, warm_start=True, distillation_steps=10)
     for number in range(5):
         estimator.push(trajectory(number, 8 + number))
     path = tmp_path / "coverage"

@@ -52,6 +52,9 @@ class CoverageConfig:
 
     pca_dimensions: int = _setting(16, minimum=1)  # read by `pca`: dimensions left before the mixture
     neighbours: int = _setting(8, minimum=1)  # read by `neighbours`: which nearest point gives the distance
+    neighbours_kept: int = _setting(
+        4096, minimum=1
+    )  # read by `neighbours`: points of the window to compare with
     distillation_steps: int = _setting(256, minimum=1)  # read by `distillation`: gradient steps per fit
     distillation_batch: int = _setting(256, minimum=1)
     distillation_size: int = _setting(64, minimum=1)  # units per layer of both networks

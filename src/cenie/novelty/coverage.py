@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cenie.novelty import selection
+from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, ModelName
 from cenie.novelty.interface import CoverageModel
 from cenie.novelty.points import cleaned, drawn
@@ -19,6 +19,9 @@ LOG_DENSITY_LIMIT = 1e4
 
 MODELS: dict[ModelName, CoverageModel] = {
     "mixture": CoverageModel(selection.init, selection.fit, selection.log_density),
+    "pca": CoverageModel(pca.init, pca.fit, pca.log_density),
+    "neighbours": CoverageModel(neighbours.init, neighbours.fit, neighbours.log_density),
+    "distillation": CoverageModel(distillation.init, distillation.fit, distillation.log_density),
 }
 
 

@@ -1,0 +1,66 @@
+"""Density by nearest neighbours: few points in a small ball make a place dense."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from cenie.novelty.config import CoverageConfig
+from cenie.novelty.interface import Fitted
+from cenie.novelty.points import centre, drawn
+
+_TILE = 1024
+"""Points whose distances from all neighbours are held at a time."""
+
+
+class NeighboursModel(NamedTuple):
+    """The points [m, d] of the window that serve as neighbours, relative to `origin`, and their mask."""
+
+    origin: jax.Array
+    points: jax.Array
+    valid: jax.Array
+
+
+def init(config: CoverageConfig, dimensions: int) -> NeighboursModel:
+    count = config.neighbours_kept
+    return NeighboursModel(jnp.zeros(dimensions), jnp.zeros((count, dimensions)), jnp.zeros(count, bool))
+
+
+def fit(
+    config: CoverageConfig, key: jax.Array, points: jax.Array, valid: jax.Array, previous: NeighboursModel
+) -> Fitted:
+    """Keep points, drawn uniformly if there are too many. Diagnostics: how many are `kept`."""
+    origin = centre(points, valid)
+    count = min(config.neighbours_kept, points.shape[0])
+    index, mask = drawn(key, valid, count)
+    kept = jnp.where(mask[:, None], points[index] - origin, 0.0)
+    missing = config.neighbours_kept - count
+    model = NeighboursModel(origin, jnp.pad(kept, ((0, missing), (0, 0))), jnp.pad(mask, (0, missing)))
+    usable = jnp.any(mask) & jnp.isfinite(jnp.sum(jnp.square(kept)))
+    return Fitted(model, usable, {"kept": jnp.sum(mask)})
+
+
+def log_density(config: CoverageConfig, model: NeighboursModel, points: jax.Array) -> jax.Array:
+    """k / (m V r^d) in logarithms [n], with r the distance from the k-th neighbour and V the unit ball.
+
+    `reg` is added to r^2, so that copies of a point are dense, not infinitely dense.
+    """
+    dimensions = points.shape[1]
+    count = jnp.maximum(jnp.sum(model.valid), 1)
+    rank = min(config.neighbours, config.neighbours_kept)
+    used = jnp.minimum(rank, count)
+    # What is not valid is infinitely far.
+    squares = jnp.where(model.valid, jnp.sum(jnp.square(model.points), axis=1), jnp.inf)
+
+    def distance(tile: jax.Array) -> jax.Array:
+        total = jnp.sum(jnp.square(tile), axis=1)[:, None] + squares
+        nearest = -lax.top_k(2.0 * tile @ model.points.T - total, rank)[0]
+        return jnp.maximum(nearest[:, used - 1], 0.0)
+
+    inside = points - model.origin
+    tiles = jnp.pad(inside, ((0, -len(points) % _TILE), (0, 0))).reshape(-1, _TILE, dimensions)
+    radius_squared = lax.map(distance, tiles).reshape(-1)[: len(points)] + config.reg
+    log_ball = 0.5 * dimensions * math.log(math.pi) - math.lgamma(0.5 * dimensions + 1.0)
+    return jnp.log(used / count) - log_ball - 0.5 * dimensions * jnp.log(radius_squared)

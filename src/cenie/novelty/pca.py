@@ -1,0 +1,86 @@
+"""Mixtures after a reduction of dimensions: the leading principal axes carry the mixture.
+
+What lies off these axes is modelled as noise of equal variance in all remaining directions, so that a
+point which leaves the subspace is unlikely as well.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cenie.novelty import selection
+from cenie.novelty.config import CoverageConfig
+from cenie.novelty.interface import Fitted
+from cenie.novelty.points import centre
+
+
+class PcaModel(NamedTuple):
+    """`axes` [d, q] are orthonormal; `noise` is the variance in each direction off the axes."""
+
+    origin: jax.Array
+    axes: jax.Array
+    noise: jax.Array
+    inner: selection.MixtureModel
+
+
+def init(config: CoverageConfig, dimensions: int) -> PcaModel:
+    kept = _kept(config, dimensions)
+    return PcaModel(
+        origin=jnp.zeros(dimensions),
+        axes=jnp.eye(dimensions, kept),
+        noise=jnp.ones(()),
+        inner=selection.init(_cold(config), kept),
+    )
+
+
+def fit(
+    config: CoverageConfig, key: jax.Array, points: jax.Array, valid: jax.Array, previous: PcaModel
+) -> Fitted:
+    """Turn the valid ones of clean points [n, d] to their principal axes and fit mixtures there.
+
+    Diagnostics are those of the mixtures, and the share of the variance on the axes (`explained`).
+    """
+    dimensions = points.shape[1]
+    kept = _kept(config, dimensions)
+    origin = centre(points, valid)
+    inside = jnp.where(valid[:, None], points - origin, 0.0)
+    variances, directions = jnp.linalg.eigh(inside.T @ inside / jnp.maximum(jnp.sum(valid), 1))
+    axes = _signed(directions[:, ::-1][:, :kept])
+    variances = jnp.maximum(variances[::-1], 0.0)
+    noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
+    inner = selection.fit(_cold(config), key, inside @ axes, valid, previous.inner)
+    explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
+    return Fitted(
+        model=PcaModel(origin, axes, noise, inner.model),
+        ok=inner.ok & jnp.isfinite(axes).all() & jnp.isfinite(noise),
+        diagnostics={**inner.diagnostics, "explained": explained},
+    )
+
+
+def log_density(config: CoverageConfig, model: PcaModel, points: jax.Array) -> jax.Array:
+    """Logarithm of the density [n] at points [n, d]."""
+    inside = points - model.origin
+    on_axes = inside @ model.axes
+    off_axes = jnp.sum(jnp.square(inside - on_axes @ model.axes.T), axis=1)
+    others = model.axes.shape[0] - model.axes.shape[1]
+    noise = -0.5 * (off_axes / model.noise + others * jnp.log(2.0 * math.pi * model.noise))
+    density = selection.log_density(_cold(config), model.inner, on_axes)
+    return density + noise if others else density
+
+
+def _kept(config: CoverageConfig, dimensions: int) -> int:
+    return min(config.pca_dimensions, dimensions)
+
+
+def _cold(config: CoverageConfig) -> CoverageConfig:
+    """Axes turn from fit to fit, so that an old mixture is no start for a new one."""
+    return dataclasses.replace(config, warm_start=False)
+
+
+def _signed(axes: jax.Array) -> jax.Array:
+    """Axes whose largest entry is positive: the sign of an eigenvector is arbitrary."""
+    largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=0)[None], axis=0)
+    return axes * jnp.where(largest < 0.0, -1.0, 1.0)
