@@ -17,7 +17,12 @@ COMMANDS = [
     line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()
 ]
 
-EXPECTED = [("state", "held-out levels solved"), ("state", ""), ("log", "StoredLevel"), ("coverage", "familiar")]
+EXPECTED = [
+    ("state", "held-out levels solved"),
+    ("state", ""),
+    ("log", "StoredLevel"),
+    ("coverage", "familiar"),
+]
 """For each snippet a name that it defines and a text that it prints."""
 
 

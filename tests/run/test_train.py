@@ -73,6 +73,14 @@ def test_evaluations_are_made_before_during_and_after_training(finished):
     assert any(4 <= u < 6 for u in updates)
 
 
+def test_the_fit_of_the_coverage_model_is_timed(tmp_path):
+    run(tiny("plr-cenie"), tmp_path / "run")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "timing.jsonl").read_text().splitlines()]
+    fits = [row["fit_milliseconds"] for row in rows if "fit_milliseconds" in row]
+    assert len(fits) == 2
+    assert all(milliseconds > 0 for milliseconds in fits)
+
+
 def test_several_checkpoints_can_be_evaluated(finished, capsys):
     path, _ = finished
     assert cli.run(["evaluate", str(path), "--checkpoints", "2", "--episodes", "2"]) == 0

@@ -1,5 +1,6 @@
 """The host loop: run chunks of training cycles, write what happened, evaluate, checkpoint, stop well."""
 
+import functools
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from cenie import __version__, settings
 from cenie.run import checkpoint
@@ -20,7 +22,9 @@ from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
-from cenie.teach.cycle import Counters, Setup, TrainState, init
+from cenie.teach.curriculum import Novelty
+from cenie.teach.cycle import Counters, Setup, TrainState, init, split_over_devices
+from cenie.teach.novelty import refit
 
 FORMAT = 1
 """Version of the run directory's layout, written to `summary.json`."""
@@ -58,11 +62,32 @@ class _Run:
     timing: JsonLines
     table: EvaluationTable
     sinks: Sinks
+    fit: "_FitClock | None"
     failed_checkpoints: int = 0
 
     @property
     def steps_per_rollout(self) -> int:
         return self.config.student.num_levels * self.config.student.num_steps
+
+
+class _FitClock:
+    """Times one fit of the coverage model by itself: inside the compiled cycle there is no clock."""
+
+    def __init__(self, novelty: Novelty, mesh: Mesh | None):
+        split = functools.partial(split_over_devices, mesh)
+        self._refit = jax.jit(functools.partial(refit, novelty, split=split))
+        self._warm = False
+
+    def __call__(self, state: TrainState) -> float:
+        """Milliseconds of a fit to the present window, without compilation."""
+        assert state.teacher.novelty is not None
+        window, key = state.teacher.novelty.coverage, jax.random.key(0)
+        if not self._warm:
+            jax.block_until_ready(self._refit(window, key=key))
+            self._warm = True
+        began = time.perf_counter()
+        jax.block_until_ready(self._refit(window, key=key))
+        return 1000 * (time.perf_counter() - began)
 
 
 def train(config: Config, directory: RunDirectory, progress: Progress, *, resume: bool) -> bool:
@@ -93,6 +118,7 @@ def train(config: Config, directory: RunDirectory, progress: Progress, *, resume
 
 def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume: bool) -> _Run:
     domain, setup = build(config)
+    novelty = setup.curriculum.novelty
     state = init(setup, config.seed)
     cycle = 0
     if resume:
@@ -120,6 +146,7 @@ def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
+        fit=None if novelty is None else _FitClock(novelty, setup.mesh),
     )
 
 
@@ -184,6 +211,8 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
     rates = solved_rates(rows)
     run.sinks.log({"cycle": counters.cycles, f"solved/{suite.name}": suite_mean(rates)})
     run.progress.evaluated(counters.updates, suite.name, rates, suite_mean(rates))
+    if run.fit is not None and counters.cycles:
+        run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
 
 def _checkpoint(run: _Run, counters: Counts) -> None:

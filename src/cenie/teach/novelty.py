@@ -66,10 +66,19 @@ def learn(
     def push() -> NoveltyState:
         window = coverage.push(state.coverage, *points)
         due = (state.pushes % novelty.refit_every) == 0
-        fitted = jax.lax.cond(due, lambda: _fitted(novelty, window, key, split), lambda: window)
+        fitted = jax.lax.cond(due, lambda: refit(novelty, window, key, split), lambda: window)
         return eqx.tree_at(lambda s: (s.coverage, s.pushes), state, (fitted, state.pushes + 1))
 
     return jax.lax.cond(enters, push, lambda: state)
+
+
+def refit(
+    novelty: Novelty, window: coverage.CoverageState, key: PRNGKeyArray, split: Callable[[Array], Array]
+) -> coverage.CoverageState:
+    """Fit the model to the window. Consumes the key."""
+    shared = window._replace(points=split(window.points), valid=split(window.valid))
+    fitted = coverage.fit(novelty.coverage, shared, key)
+    return fitted._replace(points=window.points, valid=window.valid)
 
 
 def adapt(
@@ -129,14 +138,6 @@ def metrics(novelty: Novelty, state: NoveltyState, buffer: BufferState) -> dict[
             sizes = range(novelty.coverage.components[0], novelty.coverage.components[1] + 1)
             found |= {f"fit/{name}/{size}": value[index] for index, size in enumerate(sizes)}
     return found
-
-
-def _fitted(
-    novelty: Novelty, window: coverage.CoverageState, key: PRNGKeyArray, split: Callable[[Array], Array]
-) -> coverage.CoverageState:
-    shared = window._replace(points=split(window.points), valid=split(window.valid))
-    fitted = coverage.fit(novelty.coverage, shared, key)
-    return fitted._replace(points=window.points, valid=window.valid)
 
 
 def _rank_correlation(buffer: BufferState) -> Float[Array, ""]:
