@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 from collections.abc import Callable, Iterator
 
 import jax
@@ -14,6 +15,7 @@ from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init
 from cenie.teach.methods import METHODS
+from tests.teach import golden
 from tests.tiny import tiny
 
 CYCLES = 12
@@ -41,6 +43,7 @@ class Played:
     """A few single cycles of a method, with the state after each."""
 
     def __init__(self, method: str):
+        self.method = method
         _, self.setup = build(tiny(method))
         self.advance = compiled_cycles(self.setup, 1)
         self.advance_many = compiled_cycles(self.setup, CYCLES)
@@ -65,6 +68,16 @@ class Played:
 @pytest.fixture(scope="module", params=sorted(METHODS))
 def played(request: pytest.FixtureRequest) -> Played:
     return Played(request.param)
+
+
+def test_golden_micro_run(played: Played):
+    """The curriculum of a dozen cycles, step by step, as it was when the figures were stored."""
+    stored = json.loads(golden.PATH.read_text())[played.method]
+    found = golden.figures(played.rows)
+    assert found.keys() == stored.keys()
+    for name, column in stored.items():
+        for cycle, (expected, value) in enumerate(zip(column, found[name], strict=True)):
+            assert value == pytest.approx(expected, rel=1e-3, abs=1e-4), (name, cycle)
 
 
 def test_state_keeps_its_structure_shapes_and_types(played: Played):

@@ -1,0 +1,32 @@
+"""The stored figures of the golden micro-runs, and how to renew them:
+
+    python -m tests.teach.golden
+
+Only when results are meant to change; the difference then belongs into the changelog.
+"""
+
+import json
+import os
+from pathlib import Path
+
+PATH = Path(__file__).parent / "golden.json"
+COLUMNS = ("teacher/kind", "solved", "length", "return", "level/walls", "student/loss", "teacher/regret")
+"""What is compared; methods have those of them that they log."""
+
+
+def figures(rows) -> dict[str, list[float | None]]:
+    """Rounded columns of the metrics of single cycles; None where nothing was measured."""
+    return {
+        name: [None if row[name] != row[name] else round(float(row[name]), 6) for row in rows]
+        for name in COLUMNS
+        if name in rows[0]
+    }
+
+
+if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+    from cenie.teach.methods import METHODS
+    from tests.teach.test_contract import Played
+
+    found = {method: figures(Played(method).rows) for method in sorted(METHODS)}
+    PATH.write_text(json.dumps(found, indent=1) + "\n")
