@@ -13,6 +13,8 @@ KEY = jax.random.key(0)
 POINTS = jax.random.normal(jax.random.key(1), (60, 3))
 ALL = jnp.ones(60, bool)
 
+fit = jax.jit(distillation.fit, static_argnums=0)
+
 
 def test_adam_is_adam() -> None:
     layers = [{"weights": jnp.arange(6.0).reshape(2, 3), "biases": jnp.ones(3)}]
@@ -31,7 +33,7 @@ def test_adam_is_adam() -> None:
 
 
 def test_training_lowers_the_error_where_the_points_are() -> None:
-    fitted = distillation.fit(CONFIG, KEY, POINTS, ALL, distillation.init(CONFIG, 3))
+    fitted = fit(CONFIG, KEY, POINTS, ALL, distillation.init(CONFIG, 3))
     assert float(fitted.diagnostics["after"]) < 0.3 * float(fitted.diagnostics["before"])
     density = distillation.log_density(CONFIG, fitted.model, POINTS)
     np.testing.assert_allclose(-density.mean(), fitted.diagnostics["after"], rtol=1e-4)
@@ -42,10 +44,10 @@ def test_training_lowers_the_error_where_the_points_are() -> None:
 def test_the_target_never_moves_and_the_predictor_goes_on_only_if_told_to() -> None:
     start = distillation.init(CONFIG, 3)
     fresh, warm = CONFIG, CoverageConfig(**{**vars(CONFIG), "warm_start": True})
-    once = distillation.fit(fresh, KEY, POINTS, ALL, start)
+    once = fit(fresh, KEY, POINTS, ALL, start)
     for leaf, other in zip(jax.tree.leaves(once.model.target), jax.tree.leaves(start.target)):
         np.testing.assert_array_equal(leaf, other)
-    anew = distillation.fit(fresh, KEY, POINTS, ALL, once.model).diagnostics
-    again = distillation.fit(warm, KEY, POINTS, ALL, once.model).diagnostics
+    anew = fit(fresh, KEY, POINTS, ALL, once.model).diagnostics
+    again = fit(warm, KEY, POINTS, ALL, once.model).diagnostics
     np.testing.assert_allclose(anew["before"], once.diagnostics["before"], rtol=1e-4)
     np.testing.assert_allclose(again["before"], once.diagnostics["after"], rtol=1e-4)

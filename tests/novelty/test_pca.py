@@ -9,6 +9,9 @@ from cenie.novelty.config import CoverageConfig
 
 KEY = jax.random.key(0)
 
+fit = jax.jit(pca.fit, static_argnums=0)
+log_density = jax.jit(pca.log_density, static_argnums=0)
+
 
 def stretched(seed: int, n: int = 200, d: int = 5) -> np.ndarray:
     rng = np.random.default_rng(seed)
@@ -18,7 +21,7 @@ def stretched(seed: int, n: int = 200, d: int = 5) -> np.ndarray:
 
 def fitted(config: CoverageConfig, points: np.ndarray, valid: np.ndarray | None = None) -> pca.PcaModel:
     mask = jnp.ones(len(points), bool) if valid is None else jnp.asarray(valid)
-    result = pca.fit(config, KEY, jnp.asarray(points), mask, pca.init(config, points.shape[1]))
+    result = fit(config, KEY, jnp.asarray(points), mask, pca.init(config, points.shape[1]))
     assert bool(result.ok)
     return result.model
 
@@ -37,10 +40,12 @@ def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
     """A full covariance does not care how the axes are turned."""
     config = CoverageConfig(components=(2, 3), covariance="full", pca_dimensions=9)
     points = jnp.asarray(stretched(1))
-    straight = selection.fit(config, KEY, points, jnp.ones(200, bool), selection.init(config, 5)).model
+    straight = jax.jit(selection.fit, static_argnums=0)(
+        config, KEY, points, jnp.ones(200, bool), selection.init(config, 5)
+    ).model
     turned = fitted(config, np.asarray(points))
     expected = selection.log_density(config, straight, points)
-    np.testing.assert_allclose(pca.log_density(config, turned, points), expected, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(log_density(config, turned, points), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_leaving_the_subspace_is_unlikely() -> None:
@@ -48,8 +53,8 @@ def test_leaving_the_subspace_is_unlikely() -> None:
     points = stretched(2)
     model = fitted(config, points)
     off = np.linalg.svd(np.asarray(model.axes).T)[2][-1]
-    usual = pca.log_density(config, model, jnp.asarray(points))
-    away = pca.log_density(config, model, jnp.asarray(points + 3 * off.astype(np.float32)))
+    usual = log_density(config, model, jnp.asarray(points))
+    away = log_density(config, model, jnp.asarray(points + 3 * off.astype(np.float32)))
     assert (np.asarray(away) < np.asarray(usual) - 5).all()
 
 
@@ -59,5 +64,5 @@ def test_the_density_integrates_to_one() -> None:
     model = fitted(config, points)
     line = np.linspace(-8, 16, 400)
     grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2).astype(np.float32)
-    density = np.exp(np.asarray(pca.log_density(config, model, jnp.asarray(grid)), np.float64))
+    density = np.exp(np.asarray(log_density(config, model, jnp.asarray(grid)), np.float64))
     assert density.sum() * (line[1] - line[0]) ** 2 == pytest.approx(1.0, abs=0.01)

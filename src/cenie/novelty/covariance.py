@@ -26,15 +26,19 @@ class Shape(NamedTuple):
     `estimate(prepared, responsibilities [n, k], counts [k], centres, reg)` are means [k, d] and
     covariances; given `centres` [k, d], they are taken as the means. `counts` sum up responsibilities.
     `unit(k, d)` are covariances 1; `per_component` says whether their leading axis is that of components.
-    `parameters(k, d)` counts the numbers that describe the covariances.
+    `parameters(k, d)` counts the numbers that describe the covariances. `abreast` is how many mixtures
+    are best computed side by side.
     """
 
     prepare: Callable[[jax.Array], Any]
     log_gaussians: Callable[[Any, jax.Array, jax.Array], jax.Array]
-    estimate: Callable[[Any, jax.Array, jax.Array, jax.Array | None, float], tuple[jax.Array, jax.Array]]
+    estimate: Callable[
+        [Any, jax.Array, jax.Array, jax.Array | None, float | jax.Array], tuple[jax.Array, jax.Array]
+    ]
     unit: Callable[[int, int], jax.Array]
     per_component: bool
     parameters: Callable[[int, int], int]
+    abreast: int
 
 
 # Diagonal: variances [k, d]. Squares are expanded, so that each step is one product with [x, x^2].
@@ -61,7 +65,7 @@ def _diagonal_estimate(
     responsibilities: jax.Array,
     counts: jax.Array,
     centres: jax.Array | None,
-    reg: float,
+    reg: float | jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     sums = lax.optimization_barrier(prepared[1] @ responsibilities)
     average, square = jnp.split(sums.T / _at_least_one(counts)[:, None], 2, axis=1)
@@ -79,6 +83,7 @@ _DIAGONAL = Shape(
     unit=lambda k, d: jnp.ones((k, d)),
     per_component=True,
     parameters=lambda k, d: k * d,
+    abreast=4,
 )
 
 
@@ -90,7 +95,7 @@ def _spherical_estimate(
     responsibilities: jax.Array,
     counts: jax.Array,
     centres: jax.Array | None,
-    reg: float,
+    reg: float | jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     means, variances = _diagonal_estimate(prepared, responsibilities, counts, centres, reg)
     return means, jnp.broadcast_to(jnp.mean(variances, axis=1, keepdims=True), variances.shape)
@@ -117,7 +122,7 @@ def _full_estimate(
     responsibilities: jax.Array,
     counts: jax.Array,
     centres: jax.Array | None,
-    reg: float,
+    reg: float | jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     dimensions = points.shape[1]
     share = responsibilities / _at_least_one(counts)
@@ -125,14 +130,9 @@ def _full_estimate(
 
     def spread(component: tuple[jax.Array, jax.Array]) -> jax.Array:
         weights, mean = component
-
-        def scatter() -> jax.Array:
-            # The product of a matrix with itself has no negative direction, however it is rounded.
-            rows = (points - mean) * jnp.sqrt(weights)[:, None]
-            return rows.T @ rows
-
-        # A component of nothing, there to fill up the shape, costs nothing.
-        return lax.cond(jnp.any(weights > 0.0), scatter, lambda: jnp.zeros((dimensions, dimensions)))
+        # The product of a matrix with itself has no negative direction, however it is rounded.
+        rows = (points - mean) * jnp.sqrt(weights)[:, None]
+        return rows.T @ rows
 
     return means, lax.map(spread, (share.T, means)) + reg * jnp.eye(dimensions)
 
@@ -144,6 +144,7 @@ _FULL = Shape(
     unit=lambda k, d: jnp.broadcast_to(jnp.eye(d), (k, d, d)),
     per_component=True,
     parameters=lambda k, d: k * d * (d + 1) // 2,
+    abreast=1,
 )
 
 
@@ -166,7 +167,7 @@ def _tied_estimate(
     responsibilities: jax.Array,
     counts: jax.Array,
     centres: jax.Array | None,
-    reg: float,
+    reg: float | jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     means, covariances = _full_estimate(points, responsibilities, counts, centres, reg)
     weights = counts / _at_least_one(jnp.sum(counts))
@@ -180,6 +181,7 @@ _TIED = Shape(
     unit=lambda k, d: jnp.eye(d),
     per_component=False,
     parameters=lambda k, d: d * (d + 1) // 2,
+    abreast=1,
 )
 
 

@@ -1,11 +1,12 @@
 """Gaussian mixtures of many sizes, fitted by expectation maximisation (EM) in one compiled call.
 
-The sizes are fitted one after another, each until it converges, so that none waits for another. Sizes
-that are close together share one compiled loop: a component more costs almost nothing, because a product
-of all points with a few columns is bound by reading the points.
+A product of all points with the few columns of one mixture is slow for its size, and one with the columns
+of all mixtures wastes most of its work on those that have converged. So a few mixtures at a time take their
+steps side by side, and when one has converged, the next takes its place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,14 +15,11 @@ from jax import lax
 
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
-from cenie.novelty.covariance import SHAPES, Shape
+from cenie.novelty.covariance import SHAPES
 from cenie.novelty.points import centre
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
-
-_COLUMNS = 8
-"""Sizes share a compiled loop if their numbers of components are equal after rounding up to this."""
 
 
 class Mixture(NamedTuple):
@@ -57,13 +55,6 @@ class Fits(NamedTuple):
     ok: jax.Array
 
 
-class _Progress(NamedTuple):
-    mixture: Mixture
-    best: jax.Array
-    iteration: jax.Array
-    done: jax.Array
-
-
 def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixture:
     """A mixture of one standard Gaussian, of the shapes of one with `components`."""
     return Mixture(
@@ -80,9 +71,9 @@ def fit_sizes(
     valid: jax.Array,
     sizes: range,
     covariance: CovarianceName = "diag",
-    reg: float = 1e-2,
-    tolerance: float = 1e-3,
-    max_iterations: int = 100,
+    reg: float | jax.Array = 1e-2,
+    tolerance: float | jax.Array = 1e-3,
+    max_iterations: int | jax.Array = 100,
     starts: tuple[Mixture, jax.Array] | None = None,
 ) -> Fits:
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key.
@@ -95,31 +86,26 @@ def fit_sizes(
     origin = centre(points, valid)
     inside = jnp.where(valid[:, None], points - origin, 0.0)
     chain = kmeans.chain(key, inside, valid, sizes[-1])
-    labels = kmeans.nearest_labels(chain.distances, sizes[0])
-    prepared = SHAPES[covariance].prepare(inside)
-    rule = _Rule(covariance, reg, tolerance, max_iterations)
+    centres = inside[chain.indices]
+    shape = SHAPES[covariance]
+    problem = _Problem(
+        shape.prepare(inside), valid, jnp.maximum(jnp.sum(valid), 1), covariance, reg, tolerance
+    )
 
-    def fit(width: int, size: jax.Array, labels: jax.Array, start: Any) -> Fits:
-        present = jnp.arange(width) < size
-        centres = jnp.where(present[:, None], inside[chain.indices[:width]], 0.0)
-        mixture = _from_labels(prepared, valid, labels, centres, present, origin, rule)
-        if start is not None:
-            previous, known = start
-            mixture = jax.tree.map(
-                lambda a, b: jnp.where(known, a, b),
-                _moved(_cut(previous, width, covariance), origin),
-                mixture,
-            )
-        return _fit(prepared, valid, mixture, present, size <= chain.distinct, rule)
+    def start(labels: jax.Array, size: jax.Array) -> Mixture:
+        return _from_labels(problem, labels, centres, size, origin)
 
-    def fit_group(group: _Group) -> Fits:
-        some = slice(group.first, group.last)
-        rows = (jnp.array(sizes[some]), labels[some], jax.tree.map(lambda leaf: leaf[some], starts))
-        fits = lax.map(lambda row: fit(group.width, *row), rows)
-        return fits._replace(mixtures=_padded(fits.mixtures, group.width, sizes[-1], covariance))
-
-    parts = [fit_group(group) for group in _groups(sizes)]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    mixtures = _map(start, shape.abreast, kmeans.nearest_labels(chain.distances, sizes[0]), jnp.array(sizes))
+    if starts is not None:
+        previous, known = starts
+        mixtures = jax.tree.map(partial(_chosen, known), _moved(previous, origin), mixtures)
+    possible = jnp.array(sizes) <= chain.distinct
+    mixtures, iterations = _converged(problem, mixtures, possible, max_iterations, shape.abreast)
+    labels, log_likelihood = _map(partial(_judged, problem), shape.abreast, mixtures)
+    finite = jnp.isfinite(log_likelihood)
+    for leaf in (mixtures.offsets, mixtures.covariances):
+        finite &= jnp.isfinite(leaf).reshape(len(sizes), -1).all(axis=1)
+    return Fits(mixtures, labels, log_likelihood, iterations, possible & finite)
 
 
 def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
@@ -133,42 +119,68 @@ def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> 
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
 
 
-class _Rule(NamedTuple):
-    """How to fit: the plain settings of all sizes."""
+class _Problem(NamedTuple):
+    """What all sizes have in common: the points as their shape of covariance likes them, and the rules."""
 
+    prepared: Any
+    valid: jax.Array
+    total: jax.Array
     covariance: CovarianceName
-    reg: float
-    tolerance: float
-    max_iterations: int
+    reg: float | jax.Array
+    tolerance: float | jax.Array
 
 
-def _fit(
-    prepared: Any, valid: jax.Array, start: Mixture, present: jax.Array, possible: jax.Array, rule: _Rule
-) -> Fits:
-    count = jnp.maximum(jnp.sum(valid), 1)
+class _Progress(NamedTuple):
+    mixture: Mixture
+    best: jax.Array
+    iteration: jax.Array
+    done: jax.Array
 
-    def step(at: _Progress) -> _Progress:
-        joint = _log_joint(prepared, at.mixture, rule.covariance)
-        log_density = jax.nn.logsumexp(joint, axis=1)
-        loss = -jnp.sum(jnp.where(valid, log_density, 0.0)) / count
-        responsibilities = jnp.where(valid[:, None], jnp.exp(joint - log_density[:, None]), 0.0)
-        mixture = _maximised(prepared, responsibilities, at.mixture, present, count, rule)
-        # Written so that a loss that is not a number ends the fit too.
-        done = ~(at.best - loss >= rule.tolerance)
-        return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
 
-    begin = _Progress(start, jnp.float32(jnp.inf), jnp.int32(0), ~possible)
-    end = lax.while_loop(lambda at: ~at.done & (at.iteration < rule.max_iterations), step, begin)
-    joint = _log_joint(prepared, end.mixture, rule.covariance)
-    log_likelihood = jnp.sum(jnp.where(valid, jax.nn.logsumexp(joint, axis=1), 0.0)) / count
-    finite = [jnp.isfinite(leaf).all() for leaf in (end.mixture.offsets, end.mixture.covariances)]
-    return Fits(
-        mixtures=end.mixture,
-        labels=jnp.argmax(joint, axis=1).astype(jnp.int32),
-        log_likelihood=log_likelihood,
-        iterations=end.iteration,
-        ok=possible & jnp.isfinite(log_likelihood) & finite[0] & finite[1],
+def _converged(
+    problem: _Problem,
+    mixtures: Mixture,
+    possible: jax.Array,
+    max_iterations: int | jax.Array,
+    abreast: int,
+) -> tuple[Mixture, jax.Array]:
+    """The mixtures [m, ...] after as many steps as each needs, and how many these are [m]."""
+    count = possible.shape[0]
+    at = _Progress(
+        mixtures, jnp.full(count, jnp.inf), jnp.zeros(count, jnp.int32), ~possible | (max_iterations == 0)
     )
+
+    def advance(at: _Progress, together: int) -> _Progress:
+        """One step of the first `together` mixtures that are not done."""
+        index = jnp.argsort(at.done, stable=True)[:together]
+        new = jax.vmap(partial(_step, problem))(jax.tree.map(lambda leaf: leaf[index], at))
+        new = new._replace(done=new.done | (new.iteration >= max_iterations))
+        return jax.tree.map(lambda all_of_them, some: all_of_them.at[index].set(some), at, new)
+
+    for together in sorted({min(abreast, count), 1}, reverse=True):
+        at = lax.while_loop(
+            lambda at, least=together: jnp.sum(~at.done) >= least, partial(advance, together=together), at
+        )
+    return at.mixture, at.iteration
+
+
+def _step(problem: _Problem, at: _Progress) -> _Progress:
+    """One step of EM. The loss is that of the mixture before it."""
+    joint = _log_joint(problem.prepared, at.mixture, problem.covariance)
+    log_density = jax.nn.logsumexp(joint, axis=1)
+    loss = -jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total
+    responsibilities = jnp.where(problem.valid[:, None], jnp.exp(joint - log_density[:, None]), 0.0)
+    # Written so that a loss that is not a number ends the fit too.
+    done = ~(at.best - loss >= problem.tolerance)
+    mixture = _maximised(problem, responsibilities, at.mixture)
+    return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
+
+
+def _judged(problem: _Problem, mixture: Mixture) -> tuple[jax.Array, jax.Array]:
+    """The most responsible component of each point [n], and the mean log-likelihood."""
+    joint = _log_joint(problem.prepared, mixture, problem.covariance)
+    log_density = jnp.where(problem.valid, jax.nn.logsumexp(joint, axis=1), 0.0)
+    return jnp.argmax(joint, axis=1).astype(jnp.int32), jnp.sum(log_density) / problem.total
 
 
 def _log_joint(prepared: Any, mixture: Mixture, covariance: CovarianceName) -> jax.Array:
@@ -177,51 +189,37 @@ def _log_joint(prepared: Any, mixture: Mixture, covariance: CovarianceName) -> j
     return shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
 
 
-def _maximised(
-    prepared: Any,
-    responsibilities: jax.Array,
-    old: Mixture,
-    present: jax.Array,
-    count: jax.Array,
-    rule: _Rule,
-) -> Mixture:
+def _maximised(problem: _Problem, responsibilities: jax.Array, old: Mixture) -> Mixture:
     """The most likely mixture given the responsibilities.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    shape = SHAPES[rule.covariance]
+    shape = SHAPES[problem.covariance]
     counts = jnp.sum(responsibilities, axis=0)
-    offsets, covariances = shape.estimate(prepared, responsibilities, counts, None, rule.reg)
+    offsets, covariances = shape.estimate(problem.prepared, responsibilities, counts, None, problem.reg)
     alive = counts >= 1.0
     return Mixture(
         origin=old.origin,
-        log_weights=_log_weights(counts, count, present),
-        offsets=jnp.where(alive[:, None], offsets, old.offsets),
-        covariances=_kept(shape, alive, covariances, old.covariances),
+        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
+        offsets=_chosen(alive, offsets, old.offsets),
+        covariances=_chosen(alive, covariances, old.covariances) if shape.per_component else covariances,
     )
 
 
 def _from_labels(
-    prepared: Any,
-    valid: jax.Array,
-    labels: jax.Array,
-    centres: jax.Array,
-    present: jax.Array,
-    origin: jax.Array,
-    rule: _Rule,
+    problem: _Problem, labels: jax.Array, centres: jax.Array, size: jax.Array, origin: jax.Array
 ) -> Mixture:
-    """Components around given centres, each spread as the points that are labelled with it."""
-    shape = SHAPES[rule.covariance]
+    """Components around the first `size` centres, each spread as the points that are labelled with it."""
+    shape = SHAPES[problem.covariance]
     width, dimensions = centres.shape
-    members = jnp.where(valid[:, None], jax.nn.one_hot(labels, width), 0.0)
+    present = jnp.arange(width) < size
+    members = jnp.where(problem.valid[:, None], jax.nn.one_hot(labels, width), 0.0)
     counts = jnp.sum(members, axis=0)
-    _, covariances = shape.estimate(prepared, members, counts, centres, rule.reg)
-    return Mixture(
-        origin=origin,
-        log_weights=_log_weights(counts, jnp.maximum(jnp.sum(valid), 1), present),
-        offsets=centres,
-        covariances=_kept(shape, present, covariances, shape.unit(width, dimensions)),
-    )
+    centres = _chosen(present, centres, jnp.zeros_like(centres))
+    _, covariances = shape.estimate(problem.prepared, members, counts, centres, problem.reg)
+    if shape.per_component:
+        covariances = _chosen(present, covariances, shape.unit(width, dimensions))
+    return Mixture(origin, _log_weights(counts, problem.total, present), centres, covariances)
 
 
 def _log_weights(counts: jax.Array, count: jax.Array, present: jax.Array) -> jax.Array:
@@ -229,57 +227,19 @@ def _log_weights(counts: jax.Array, count: jax.Array, present: jax.Array) -> jax
     return jnp.where(present, weights, -jnp.inf)
 
 
-def _kept(shape: Shape, mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    """New covariances for the components in the mask [k], old ones for the others."""
-    if not shape.per_component:
-        return new
-    return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-
-class _Group(NamedTuple):
-    """Sizes that share a loop, from the first position up to the last, with so many components."""
-
-    first: int
-    last: int
-    width: int
-
-
-def _groups(sizes: range) -> Iterator[_Group]:
-    widths = [min(-(-size // _COLUMNS) * _COLUMNS, sizes[-1]) for size in sizes]
-    for width in sorted(set(widths)):
-        first = widths.index(width)
-        yield _Group(first, first + widths.count(width), width)
-
-
-def _padded(mixtures: Mixture, width: int, components: int, covariance: CovarianceName) -> Mixture:
-    """Mixtures [m, ...] of `width` components with further ones of weight 0."""
-    if width == components:
-        return mixtures
-    count, _, dimensions = mixtures.offsets.shape
-    none = empty(components - width, dimensions, covariance)
-    none = none._replace(log_weights=jnp.full(components - width, -jnp.inf))
-
-    def joined(leaf: jax.Array, more: jax.Array) -> jax.Array:
-        return jnp.concatenate([leaf, jnp.broadcast_to(more, (count, *more.shape))], axis=1)
-
-    return Mixture(
-        origin=mixtures.origin,
-        log_weights=joined(mixtures.log_weights, none.log_weights),
-        offsets=joined(mixtures.offsets, none.offsets),
-        covariances=joined(mixtures.covariances, none.covariances)
-        if SHAPES[covariance].per_component
-        else mixtures.covariances,
+def _moved(mixtures: Mixture, origin: jax.Array) -> Mixture:
+    """The same mixtures [m, ...] in coordinates around another origin."""
+    shift = mixtures.origin - origin
+    return mixtures._replace(
+        origin=jnp.broadcast_to(origin, mixtures.origin.shape), offsets=mixtures.offsets + shift[:, None]
     )
 
 
-def _cut(mixture: Mixture, width: int, covariance: CovarianceName) -> Mixture:
-    """The mixture without components beyond `width`."""
-    covariances = mixture.covariances
-    if SHAPES[covariance].per_component:
-        covariances = covariances[:width]
-    return Mixture(mixture.origin, mixture.log_weights[:width], mixture.offsets[:width], covariances)
+def _chosen(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """New values where the mask of the leading axis is true, old ones elsewhere."""
+    return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
-def _moved(mixture: Mixture, origin: jax.Array) -> Mixture:
-    """The same mixture in coordinates around another origin."""
-    return mixture._replace(origin=origin, offsets=mixture.offsets + (mixture.origin - origin))
+def _map(function: Callable[..., Any], abreast: int, *rows: Any) -> Any:
+    """The function of each row of some trees, so many at a time."""
+    return lax.map(lambda row: function(*row), rows, batch_size=abreast)
