@@ -200,6 +200,19 @@ def test_bug_gymnasium_may_terminate_and_truncate_in_one_step():
     assert logs[0] == logs[1]
 
 
+def test_bug_columns_of_one_level_had_different_best_returns():
+    """MaxMC of a level drawn twice in a batch: both columns are measured against the better one."""
+    one_slot = {"replay.capacity": 1, "replay.min_fill": 1.0, "replay.replay_prob": 1.0, "score": "maxmc"}
+    teacher = make(num_levels=2, settings=one_slot)
+    end = [[True], [True]]
+    rest = {"value": [[0.0], [0.0]], "terminated": end, "truncated": [[False], [False]]}
+    teacher.ask()
+    teacher.tell(reward=[[1.0], [1.0]], **rest)
+    assert teacher.ask().kind == "replay"
+    teacher.tell(reward=[[2.0], [6.0]], **rest)
+    assert teacher.stored()[0].scores == {"regret": 6.0}
+
+
 def test_a_level_without_a_finished_episode_is_not_stored():
     teacher = make()
     teacher.ask()
@@ -288,7 +301,8 @@ def test_long_trajectories_are_thinned_and_short_ones_padded():
             told = steps(number)
             told["features"] = [np.repeat(row[:4], repeats, axis=0) for row in told["features"]]
             logs.append(teacher.tell(**told))
-    assert logs[:3] == logs[3:]
+    for one, other in zip(logs[:3], logs[3:]):
+        assert one == pytest.approx(other, nan_ok=True)
     short = make("plr-cenie", points_per_level=50)
     for number in range(3):
         short.ask()

@@ -183,7 +183,8 @@ class Teacher:
         if replay is None or state is None:
             return []
         buffer = state.buffer
-        chances = np.asarray(buffers.probabilities(buffer, replay.mix, replay.config.priority))
+        mix = teacher.current_mix(self._curriculum, self._state)
+        chances = np.asarray(buffers.probabilities(buffer, mix, replay.config.priority))
         host = jax.device_get(buffer)
         return [
             StoredLevel(

@@ -65,7 +65,7 @@ def ask(
     decide_key, levels_key = jax.random.split(key)
     replays = buffers.should_replay(past.buffer, decide_key, replay.config)
     kind = jnp.where(past.edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
-    mix = _mix(curriculum, state)
+    mix = current_mix(curriculum, state)
     branches = [
         lambda: (_ask_new(curriculum, levels_key, num_levels), past.buffer),
         lambda: _ask_replay(replay, mix, past.buffer, levels_key, num_levels),
@@ -99,7 +99,12 @@ def tell(
     outcomes = episode_outcomes(rollout)
     replayed = assignment.kind == REPLAY
     remembered = jnp.where(replayed, buffer.extras[MAX_RETURN][assignment.slots], -jnp.inf)
-    max_return = jnp.maximum(remembered, outcomes.max_return)
+    # A level that was drawn several times has one best return.
+    together = (assignment.slots[:, None] == assignment.slots) & replayed | jnp.eye(
+        len(remembered), dtype=bool
+    )
+    best_now = jnp.where(together, outcomes.max_return, -jnp.inf).max(axis=1)
+    max_return = jnp.maximum(remembered, best_now)
     novel = None
     if curriculum.novelty is not None and state.novelty is not None:
         novel = novelties.score(curriculum.novelty, state.novelty, _required(points))
@@ -110,7 +115,7 @@ def tell(
         # A child without a score cannot enter, however novel it is.
         best = novelties.most_novel(jnp.where(valid, novel, -jnp.inf), curriculum.editing.children)
         valid &= best | (assignment.kind != EDIT)
-    mix = _mix(curriculum, state)
+    mix = current_mix(curriculum, state)
 
     def update() -> tuple[BufferState, Array, Array]:
         updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
@@ -142,7 +147,16 @@ def tell(
         remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, split)
         metrics |= novelties.metrics(novelty, remembers, present)
     after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
-    return after, {**metrics, **_buffer_metrics(replay, _mix(curriculum, after), present)}
+    return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
+
+
+def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
+    """The present weights of the scores when levels are drawn."""
+    assert curriculum.replay is not None
+    if curriculum.novelty is None or state.novelty is None:
+        return curriculum.replay.mix
+    alpha = novelties.alpha(curriculum.novelty.alpha, state.novelty)
+    return jnp.stack([1.0 - alpha, alpha])
 
 
 def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: Editing) -> Int[Array, " n"]:
@@ -163,15 +177,6 @@ def _ask_new(curriculum: Curriculum, key: PRNGKeyArray, num_levels: int) -> Assi
     nothing = jnp.zeros(num_levels, jnp.int32)
     learn = jnp.asarray(curriculum.learn_on_new)
     return Assignment(jnp.asarray(NEW), levels, learn, nothing, nothing - 1, nothing)
-
-
-def _mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
-    """The present weights of the scores."""
-    assert curriculum.replay is not None
-    if curriculum.novelty is None or state.novelty is None:
-        return curriculum.replay.mix
-    alpha = novelties.alpha(curriculum.novelty.alpha, state.novelty)
-    return jnp.stack([1.0 - alpha, alpha])
 
 
 def _required(points: Points | None) -> Points:
