@@ -63,7 +63,12 @@ def described(tasks):
     return [(task.kind, task.learn, [key_of(level) for level in task.levels]) for task in tasks]
 
 
-@pytest.fixture(scope="module", params=sorted(METHODS))
+QUICKLY = ("dr", "plr", "accel-cenie")
+"""Together they use every part of a curriculum; `make test-all` runs the other methods too."""
+SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(METHODS)]
+
+
+@pytest.fixture(scope="module", params=SOME)
 def method(request):
     return request.param
 

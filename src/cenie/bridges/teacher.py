@@ -112,13 +112,11 @@ class Teacher:
             "seed": seed,
             "levels": self._codec.description(),
         }
-        self._ask = jax.jit(functools.partial(teacher.ask, self._curriculum, num_levels=num_levels))
-        self._tell = jax.jit(functools.partial(_tell, self._curriculum, gamma, gae_lambda))
 
     def ask(self) -> Task:
         """The levels to play next. They are also kept here: `tell` needs no levels."""
         if self._pending is None:
-            assignment, state = self._ask(self._state, self._key(0))
+            assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
             made = self._levels(kind, np.asarray(assignment.levels))
             rows = np.stack([self._codec.encode(level) for level in made])
@@ -173,7 +171,8 @@ class Teacher:
             {name: rows for name, rows in given.items() if rows is not None}, self._num_levels
         )
         _, assignment, state = self._pending
-        self._state, metrics = self._tell(state, assignment, steps, points, self._key(1))
+        rules = self._curriculum, self._gamma, self._gae_lambda
+        self._state, metrics = _tell(*rules, state, assignment, steps, points, self._key(1))
         self._pending, self._told = None, self._told + 1
         return {name: number.item() for name, number in jax.device_get(metrics).items()}
 
@@ -239,12 +238,20 @@ class _HostLevels:
     edit: Callable[[PRNGKeyArray, Array], Array]
 
 
+@functools.cache
 def _curriculum(method: str, settings: Any, size: int) -> Curriculum:
-    """The method's curriculum, in which new levels are blank and edits change nothing yet."""
+    """The method's curriculum, in which new levels are blank and edits change nothing yet.
+
+    One object for equal arguments: what is compiled for one teacher then serves all others like it.
+    """
     source = _HostLevels({settings.generator: lambda key: jnp.zeros(size, jnp.uint8)}, lambda key, row: row)
     return getattr(recipes, METHODS[method].recipe)(source, settings)
 
 
+_ask = jax.jit(teacher.ask, static_argnums=(0, 3))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _tell(
     curriculum: Curriculum,
     gamma: float,
