@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from cenie import __version__, settings
+from cenie.novelty.config import CoverageConfig
+from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.config import MAY_CHANGE_ON_RESUME, Config
@@ -22,9 +23,7 @@ from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
-from cenie.teach.curriculum import Novelty
-from cenie.teach.cycle import Counters, Setup, TrainState, init, split_over_devices
-from cenie.teach.novelty import refit
+from cenie.teach.cycle import Counters, Setup, TrainState, init
 
 FORMAT = 1
 """Version of the run directory's layout, written to `summary.json`."""
@@ -73,9 +72,8 @@ class _Run:
 class _FitClock:
     """Times one fit of the coverage model by itself: inside the compiled cycle there is no clock."""
 
-    def __init__(self, novelty: Novelty, mesh: Mesh | None):
-        split = functools.partial(split_over_devices, mesh)
-        self._refit = jax.jit(functools.partial(refit, novelty, split=split))
+    def __init__(self, config: CoverageConfig):
+        self._refit = jax.jit(functools.partial(fit, config))
         self._warm = False
 
     def __call__(self, state: TrainState) -> float:
@@ -146,7 +144,7 @@ def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
-        fit=None if novelty is None else _FitClock(novelty, setup.mesh),
+        fit=None if novelty is None else _FitClock(novelty.coverage),
     )
 
 

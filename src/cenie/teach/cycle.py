@@ -98,7 +98,6 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         setup.student.ppo.gamma,
         tell_key,
         _points(setup, rollout),
-        functools.partial(split_over_devices, setup.mesh),
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,

@@ -4,8 +4,6 @@ The order in a cycle matters: levels are scored under the model of earlier exper
 the window themselves.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -56,29 +54,20 @@ def learn(
     points: Points,
     enters: Bool[Array, ""],
     key: PRNGKeyArray,
-    split: Callable[[Array], Array],
 ) -> NoveltyState:
     """Let a batch into the window if it `enters`, and fit again if that is due. Consumes the key.
 
-    `split` spreads the points of the window over devices for the fit.
+    Every device makes the same fit by itself. Spread over host devices, the fit has an exchange in each
+    turn of its loops, and on busy cores XLA takes the waiting for a deadlock and aborts the program.
     """
 
     def push() -> NoveltyState:
         window = coverage.push(state.coverage, *points)
         due = (state.pushes % novelty.refit_every) == 0
-        fitted = jax.lax.cond(due, lambda: refit(novelty, window, key, split), lambda: window)
+        fitted = jax.lax.cond(due, lambda: coverage.fit(novelty.coverage, window, key), lambda: window)
         return eqx.tree_at(lambda s: (s.coverage, s.pushes), state, (fitted, state.pushes + 1))
 
     return jax.lax.cond(enters, push, lambda: state)
-
-
-def refit(
-    novelty: Novelty, window: coverage.CoverageState, key: PRNGKeyArray, split: Callable[[Array], Array]
-) -> coverage.CoverageState:
-    """Fit the model to the window. Consumes the key."""
-    shared = window._replace(points=split(window.points), valid=split(window.valid))
-    fitted = coverage.fit(novelty.coverage, shared, key)
-    return fitted._replace(points=window.points, valid=window.valid)
 
 
 def adapt(

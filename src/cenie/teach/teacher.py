@@ -4,8 +4,6 @@ A cycle plays one batch of levels. After a replay an editing teacher may ask for
 next cycle, so that children are played by the student that has learned from their parents.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -85,12 +83,10 @@ def tell(
     gamma: float,
     key: PRNGKeyArray,
     points: Points | None = None,
-    split: Callable[[Array], Array] = lambda array: array,
 ) -> tuple[TeacherState, dict[str, Array]]:
     """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key.
 
-    A curriculum with novelty needs the `points` that the student met, and uses `split` to spread the work
-    on them over devices.
+    A curriculum with novelty needs the `points` that the student met.
     """
     replay, past = curriculum.replay, state.replay
     if replay is None or past is None:
@@ -144,7 +140,7 @@ def tell(
         enters = replayed | buffers.is_filling(buffer, replay.config)
         # Not `key` itself: without novelty the same decisions are made with the same bits.
         fit_key = jax.random.fold_in(key, 1)
-        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, split)
+        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key)
         metrics |= novelties.metrics(novelty, remembers, present)
     after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
     return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
