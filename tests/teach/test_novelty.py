@@ -45,7 +45,10 @@ def cenie():
     return run("plr-cenie")
 
 
-@pytest.mark.parametrize(("with_novelty", "without"), [("plr-cenie", "plr-robust"), ("accel-cenie", "accel")])
+@pytest.mark.parametrize(
+    ("with_novelty", "without"),
+    [("plr-cenie", "plr-robust"), pytest.param("accel-cenie", "accel", marks=pytest.mark.slow)],
+)
 def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, without):
     _, ours, rows = run(with_novelty, teacher__alpha__start=0.0)
     _, theirs, _ = run(without, run__devices=1)
