@@ -44,6 +44,8 @@ def train_and_evaluate(directory, recipe, seed, updates):
     if not (directory / "summary.json").exists():
         cenie(directory, command)
     for suite, episodes in SUITES.items():
+        if any(directory.glob(f"evaluation-{suite}-seed*.csv")):
+            continue
         options = ["--suite", suite, "--episodes", str(episodes), "--checkpoints", str(CHECKPOINTS)]
         cenie(directory, ["evaluate", str(directory), *options])
     print(f"finished: {directory}", flush=True)

@@ -26,8 +26,8 @@ class Shape(NamedTuple):
     `estimate(prepared, responsibilities [n, k], counts [k], centres, reg)` are means [k, d] and
     covariances; given `centres` [k, d], they are taken as the means. `counts` sum up responsibilities.
     `unit(k, d)` are covariances 1; `per_component` says whether their leading axis is that of components.
-    `parameters(k, d)` counts the numbers that describe the covariances. `abreast` is how many mixtures
-    are best computed side by side.
+    `parameters(k, d)` counts the numbers that describe the covariances. `abreast` are the numbers of
+    mixtures worth computing side by side, down to 1.
     """
 
     prepare: Callable[[jax.Array], Any]
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
     unit: Callable[[int, int], jax.Array]
     per_component: bool
     parameters: Callable[[int, int], int]
-    abreast: int
+    abreast: tuple[int, ...]
 
 
 # Diagonal: variances [k, d]. Squares are expanded, so that each step is one product with [x, x^2].
@@ -83,7 +83,7 @@ _DIAGONAL = Shape(
     unit=lambda k, d: jnp.ones((k, d)),
     per_component=True,
     parameters=lambda k, d: k * d,
-    abreast=4,
+    abreast=(10, 4, 1),
 )
 
 
@@ -144,7 +144,7 @@ _FULL = Shape(
     unit=lambda k, d: jnp.broadcast_to(jnp.eye(d), (k, d, d)),
     per_component=True,
     parameters=lambda k, d: k * d * (d + 1) // 2,
-    abreast=1,
+    abreast=(1,),
 )
 
 
@@ -181,7 +181,7 @@ _TIED = Shape(
     unit=lambda k, d: jnp.eye(d),
     per_component=False,
     parameters=lambda k, d: d * (d + 1) // 2,
-    abreast=1,
+    abreast=(1,),
 )
 
 

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, ModelName
-from cenie.novelty.interface import CoverageModel
+from cenie.novelty.devices import Devices, side_by_side
+from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import cleaned, drawn
 
 LOG_DENSITY_LIMIT = 1e4
@@ -49,14 +51,16 @@ def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> Cove
     flat = jax.ShapeDtypeStruct((_points_to_fit(config, valid.size), dimensions), points.dtype)
     mask = jax.ShapeDtypeStruct(flat.shape[:1], valid.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    shapes = jax.eval_shape(lambda *args: model.fit(config, *args), key, flat, mask, start).diagnostics
+    fitted = jax.eval_shape(
+        lambda key, points, valid: model.fit(config, key, points, valid, start, None), key, flat, mask
+    )
     return CoverageState(
         points=points,
         valid=valid,
         model=start,
         fitted=jnp.zeros((), bool),
         failed_fits=jnp.zeros((), jnp.int32),
-        diagnostics=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+        diagnostics=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), fitted.diagnostics),
     )
 
 
@@ -73,15 +77,26 @@ def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> Coverag
     )
 
 
-def fit(config: CoverageConfig, state: CoverageState, key: jax.Array) -> CoverageState:
-    """Fit the model to the window; the old one stays if that fails. Consumes the key."""
-    draw_key, fit_key = jax.random.split(key)
-    points, valid = state.points.reshape(-1, state.points.shape[-1]), state.valid.reshape(-1)
-    count = _points_to_fit(config, valid.size)
-    if count < valid.size:
-        index, valid = drawn(draw_key, valid, count)
-        points = jnp.where(valid[:, None], points[index], 0.0)
-    new = MODELS[config.model].fit(config, fit_key, points, valid, state.model)
+def fit(
+    config: CoverageConfig, state: CoverageState, key: jax.Array, mesh: Mesh | None = None
+) -> CoverageState:
+    """Fit the model to the window; the old one stays if that fails. Consumes the key.
+
+    With a `mesh` of one axis its devices share the work.
+    """
+
+    def fit_on(
+        devices: Devices | None, points: jax.Array, valid: jax.Array, model: Any, key: jax.Array
+    ) -> Fitted:
+        draw_key, fit_key = jax.random.split(key)
+        points, valid = points.reshape(-1, points.shape[-1]), valid.reshape(-1)
+        count = _points_to_fit(config, valid.size)
+        if count < valid.size:
+            index, valid = drawn(draw_key, valid, count)
+            points = jnp.where(valid[:, None], points[index], 0.0)
+        return MODELS[config.model].fit(config, fit_key, points, valid, model, devices)
+
+    new = side_by_side(mesh, fit_on, state.points, state.valid, state.model, key)
     return state._replace(
         model=jax.tree.map(lambda fresh, old: jnp.where(new.ok, fresh, old), new.model, state.model),
         fitted=state.fitted | new.ok,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from cenie.novelty.config import CoverageConfig
+from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 
 _LAYERS = 3
@@ -51,7 +52,12 @@ def init(config: CoverageConfig, dimensions: int) -> DistillationModel:
 
 
 def fit(
-    config: CoverageConfig, key: jax.Array, points: jax.Array, valid: jax.Array, previous: DistillationModel
+    config: CoverageConfig,
+    key: jax.Array,
+    points: jax.Array,
+    valid: jax.Array,
+    previous: DistillationModel,
+    devices: Devices | None = None,
 ) -> Fitted:
     """Train a predictor on the valid ones of clean points [n, d]. Consumes the key.
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from cenie.novelty.config import CoverageConfig
+from cenie.novelty.devices import Devices
 
 
 class Fitted(NamedTuple):
@@ -23,12 +24,13 @@ class CoverageModel(NamedTuple):
     """One way to estimate how dense the student's experience is at a point.
 
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
-    `fit(config, key, points [n, d], valid [n], previous)` never raises and may look at the previous
-    model. Points are finite, and zero where they are not valid; there may be no valid point at all.
+    `fit(config, key, points [n, d], valid [n], previous, devices)` never raises and may look at the
+    previous model. Points are finite, and zero where they are not valid; there may be no valid point at
+    all. Every device has all points and must return the same; it may share out the work (see `devices.py`).
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
     finite for points that are not.
     """
 
     init: Callable[[CoverageConfig, int], Any]
-    fit: Callable[[CoverageConfig, jax.Array, jax.Array, jax.Array, Any], Fitted]
+    fit: Callable[[CoverageConfig, jax.Array, jax.Array, jax.Array, Any, Devices | None], Fitted]
     log_density: Callable[[CoverageConfig, Any, jax.Array], jax.Array]

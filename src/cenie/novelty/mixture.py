@@ -1,11 +1,12 @@
 """Gaussian mixtures of many sizes, fitted by expectation maximisation (EM) in one compiled call.
 
-A product of all points with the few columns of one mixture is slow for its size, and one with the columns
-of all mixtures wastes most of its work on those that have converged. So a few mixtures at a time take their
-steps side by side, and when one has converged, the next takes its place.
+A product of all points with the few columns of one mixture is slow for its size. So the mixtures take their
+steps side by side, each with just the columns it needs; and when some have converged and would only be
+carried along, the others go on in smaller groups, the largest mixtures first.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from jax import lax
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
 from cenie.novelty.covariance import SHAPES
+from cenie.novelty.devices import Devices, shared
 from cenie.novelty.points import centre
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
@@ -74,44 +76,106 @@ def fit_sizes(
     reg: float | jax.Array = 1e-2,
     tolerance: float | jax.Array = 1e-3,
     max_iterations: int | jax.Array = 100,
-    starts: tuple[Mixture, jax.Array] | None = None,
 ) -> Fits:
-    """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key.
+    """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
+    start = first_centres(key, points, valid, sizes, covariance, reg, tolerance)
+    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations)
 
-    A fit starts from the first centres of one k-means++ chain: every point belongs to its nearest centre,
-    and the means are the centres themselves. `starts` are mixtures [m, ...] to start from instead, for
-    those sizes where its mask [m] is true. A fit ends when the mean negative log-likelihood falls by less
-    than `tolerance` below the lowest so far. `reg` is added to all variances.
+
+class Start(NamedTuple):
+    """Where fits of several sizes begin: the points, relative to an origin in their middle, and centres.
+
+    `labels` [m, n] are the nearest of the first centres for each size, smallest size first; `distinct` is
+    how many centres differ.
+    """
+
+    sizes: range
+    origin: jax.Array
+    points: jax.Array
+    problem: "_Problem"
+    centres: jax.Array
+    labels: jax.Array
+    distinct: jax.Array
+
+
+def first_centres(
+    key: jax.Array,
+    points: jax.Array,
+    valid: jax.Array,
+    sizes: range,
+    covariance: CovarianceName,
+    reg: float | jax.Array,
+    tolerance: float | jax.Array,
+) -> Start:
+    """Centres for all sizes from one k-means++ chain among the valid ones of clean points [n, d].
+
+    A fit will end when the mean negative log-likelihood falls by less than `tolerance` below the lowest so
+    far; `reg` is added to all variances. Consumes the key.
     """
     origin = centre(points, valid)
     inside = jnp.where(valid[:, None], points - origin, 0.0)
     chain = kmeans.chain(key, inside, valid, sizes[-1])
-    centres = inside[chain.indices]
-    shape = SHAPES[covariance]
-    problem = _Problem(
-        shape.prepare(inside), valid, jnp.maximum(jnp.sum(valid), 1), covariance, reg, tolerance
+    return Start(
+        sizes=sizes,
+        origin=origin,
+        points=inside,
+        problem=_problem(inside, valid, covariance, reg, tolerance),
+        centres=inside[chain.indices],
+        labels=kmeans.nearest_labels(chain.distances, sizes[0]),
+        distinct=chain.distinct,
     )
 
-    def start(labels: jax.Array, size: jax.Array) -> Mixture:
-        return _from_labels(problem, labels, centres, size, origin)
 
-    mixtures = _map(start, shape.abreast, kmeans.nearest_labels(chain.distances, sizes[0]), jnp.array(sizes))
-    if starts is not None:
-        previous, known = starts
-        mixtures = jax.tree.map(partial(_chosen, known), _moved(previous, origin), mixtures)
-    possible = jnp.array(sizes) <= chain.distinct
-    mixtures, iterations = _converged(problem, mixtures, possible, max_iterations, shape.abreast)
-    labels, log_likelihood = _map(partial(_judged, problem), shape.abreast, mixtures)
-    finite = jnp.isfinite(log_likelihood)
-    for leaf in (mixtures.offsets, mixtures.covariances):
-        finite &= jnp.isfinite(leaf).reshape(len(sizes), -1).all(axis=1)
-    return Fits(mixtures, labels, log_likelihood, iterations, possible & finite)
+def fit_from(
+    start: Start,
+    wanted: jax.Array,
+    max_iterations: int | jax.Array,
+    previous: tuple[Mixture, jax.Array] | None = None,
+    some: tuple[jax.Array, jax.Array] | None = None,
+    devices: Devices | None = None,
+) -> Fits:
+    """Fit those sizes that are `wanted` [m]; the others stay where they start and are not ok.
+
+    At first every point belongs to its nearest centre, and the means are the centres themselves. `previous`
+    are mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. `some` are
+    indices of points and a mask: if given, the steps of the fits look at these points only. The sizes are
+    shared out over `devices`, if there are several.
+    """
+    problem = looked_at = start.problem
+    if some is not None:
+        index, mask = some
+        rows = jnp.where(mask[:, None], start.points[index], 0.0)
+        looked_at = _problem(rows, mask, problem.covariance, problem.reg, problem.tolerance)
+    sizes = jnp.array(start.sizes)
+    # Wanted ones first, shared out in turn, from the largest to the smallest: so they are spread evenly, and
+    # the largest that can be left on any device is known when the program is compiled.
+    order = jnp.lexsort((-sizes, ~wanted))
+    number = 1 if devices is None else devices.number
+    widths = tuple(range(start.sizes[-1], start.sizes[0] - 1, -number))
+
+    def fit(
+        labels: jax.Array, sizes: jax.Array, ok: jax.Array, previous: tuple[Mixture, jax.Array] | None
+    ) -> Fits:
+        mixtures = _from_labels(problem, start.centres, start.origin, labels, sizes, widths)
+        if previous is not None:
+            old, known = previous
+            mixtures = jax.tree.map(partial(_chosen, known), _moved(old, start.origin), mixtures)
+        mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
+        labels, log_likelihood = _judged(problem, _trimmed(problem, mixtures, widths))
+        for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
+            ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
+        return Fits(mixtures, labels, log_likelihood, iterations, ok)
+
+    rows = start.labels, sizes, wanted & (sizes <= start.distinct), previous
+    fits = shared(devices, fit, *jax.tree.map(lambda leaf: leaf[order], rows))
+    return jax.tree.map(lambda leaf: leaf[jnp.argsort(order)], fits)
 
 
 def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
     """Logarithm of the density [n] at finite points [n, d]."""
     prepared = SHAPES[covariance].prepare(points - mixture.origin)
-    return jax.nn.logsumexp(_log_joint(prepared, mixture, covariance), axis=1)
+    (joint,) = _log_joints(prepared, [mixture], covariance)
+    return jax.nn.logsumexp(joint, axis=1)
 
 
 def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> int:
@@ -130,6 +194,17 @@ class _Problem(NamedTuple):
     tolerance: float | jax.Array
 
 
+def _problem(
+    inside: jax.Array,
+    valid: jax.Array,
+    covariance: CovarianceName,
+    reg: float | jax.Array,
+    tolerance: float | jax.Array,
+) -> _Problem:
+    prepared = SHAPES[covariance].prepare(inside)
+    return _Problem(prepared, valid, jnp.maximum(jnp.sum(valid), 1), covariance, reg, tolerance)
+
+
 class _Progress(NamedTuple):
     mixture: Mixture
     best: jax.Array
@@ -142,9 +217,12 @@ def _converged(
     mixtures: Mixture,
     possible: jax.Array,
     max_iterations: int | jax.Array,
-    abreast: int,
+    widths: Sequence[int],
 ) -> tuple[Mixture, jax.Array]:
-    """The mixtures [m, ...] after as many steps as each needs, and how many these are [m]."""
+    """The mixtures [m, ...] after as many steps as each needs, and how many these are [m].
+
+    Mixture i has at most `widths[i]` components, of which none is larger than the one before.
+    """
     count = possible.shape[0]
     at = _Progress(
         mixtures, jnp.full(count, jnp.inf), jnp.zeros(count, jnp.int32), ~possible | (max_iterations == 0)
@@ -153,73 +231,150 @@ def _converged(
     def advance(at: _Progress, together: int) -> _Progress:
         """One step of the first `together` mixtures that are not done."""
         index = jnp.argsort(at.done, stable=True)[:together]
-        new = jax.vmap(partial(_step, problem))(jax.tree.map(lambda leaf: leaf[index], at))
+        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], at), widths[:together])
         new = new._replace(done=new.done | (new.iteration >= max_iterations))
         return jax.tree.map(lambda all_of_them, some: all_of_them.at[index].set(some), at, new)
 
-    for together in sorted({min(abreast, count), 1}, reverse=True):
+    for together in sorted({min(group, count) for group in SHAPES[problem.covariance].abreast}, reverse=True):
         at = lax.while_loop(
             lambda at, least=together: jnp.sum(~at.done) >= least, partial(advance, together=together), at
         )
     return at.mixture, at.iteration
 
 
-def _step(problem: _Problem, at: _Progress) -> _Progress:
-    """One step of EM. The loss is that of the mixture before it."""
-    joint = _log_joint(problem.prepared, at.mixture, problem.covariance)
-    log_density = jax.nn.logsumexp(joint, axis=1)
-    loss = -jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total
-    responsibilities = jnp.where(problem.valid[:, None], jnp.exp(joint - log_density[:, None]), 0.0)
+def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
+    """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
+    old = _trimmed(problem, at.mixture, widths)
+    responsibilities, losses = [], []
+    for joint in _log_joints(problem.prepared, old, problem.covariance):
+        log_density = jax.nn.logsumexp(joint, axis=1)
+        losses.append(-jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total)
+        shares = jnp.exp(joint - log_density[:, None])
+        responsibilities.append(jnp.where(problem.valid[:, None], shares, 0.0))
+    loss = jnp.stack(losses)
     # Written so that a loss that is not a number ends the fit too.
     done = ~(at.best - loss >= problem.tolerance)
-    mixture = _maximised(problem, responsibilities, at.mixture)
+    mixture = _widened(_maximised(problem, responsibilities, old), at.mixture)
     return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
 
 
-def _judged(problem: _Problem, mixture: Mixture) -> tuple[jax.Array, jax.Array]:
-    """The most responsible component of each point [n], and the mean log-likelihood."""
-    joint = _log_joint(problem.prepared, mixture, problem.covariance)
-    log_density = jnp.where(problem.valid, jax.nn.logsumexp(joint, axis=1), 0.0)
-    return jnp.argmax(joint, axis=1).astype(jnp.int32), jnp.sum(log_density) / problem.total
+def _judged(problem: _Problem, mixtures: Sequence[Mixture]) -> tuple[jax.Array, jax.Array]:
+    """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
+    joints = _log_joints(problem.prepared, mixtures, problem.covariance)
+    densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
+    labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
+    return labels, jnp.sum(jnp.where(problem.valid, densities, 0.0), axis=1) / problem.total
 
 
-def _log_joint(prepared: Any, mixture: Mixture, covariance: CovarianceName) -> jax.Array:
-    """Logarithm of weight times density [n, k] of each component at each point."""
+def _log_joints(
+    prepared: Any, mixtures: Sequence[Mixture], covariance: CovarianceName
+) -> Sequence[jax.Array]:
+    """For each mixture the logarithm of weight times density [n, k] of its components at all points."""
     shape = SHAPES[covariance]
-    return shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
+    if not shape.per_component:
+        densities = [shape.log_gaussians(prepared, one.offsets, one.covariances) for one in mixtures]
+    else:
+        side_by_side = (
+            jnp.concatenate([getattr(one, name) for one in mixtures]) for name in ("offsets", "covariances")
+        )
+        widths = [len(one.log_weights) for one in mixtures]
+        densities = _cut(shape.log_gaussians(prepared, *side_by_side), widths, axis=1)
+    return [density + one.log_weights for density, one in zip(densities, mixtures)]
 
 
-def _maximised(problem: _Problem, responsibilities: jax.Array, old: Mixture) -> Mixture:
-    """The most likely mixture given the responsibilities.
+def _estimates(
+    problem: _Problem,
+    responsibilities: Sequence[jax.Array],
+    centres: Sequence[jax.Array] | None = None,
+) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
+    """For each mixture the points of each component [k], the means [k, d] and the covariances."""
+    shape = SHAPES[problem.covariance]
+    counts = [jnp.sum(part, axis=0) for part in responsibilities]
+    if not shape.per_component:
+        middles = centres or [None] * len(counts)
+        parts = [
+            shape.estimate(problem.prepared, *columns, problem.reg)
+            for columns in zip(responsibilities, counts, middles)
+        ]
+    else:
+        columns = jnp.concatenate(responsibilities, axis=1), jnp.concatenate(counts)
+        middle = None if centres is None else jnp.concatenate(centres)
+        together = shape.estimate(problem.prepared, *columns, middle, problem.reg)
+        parts = list(zip(*(_cut(array, [len(count) for count in counts], axis=0) for array in together)))
+    return [(count, *part) for count, part in zip(counts, parts)]
+
+
+def _maximised(
+    problem: _Problem, responsibilities: Sequence[jax.Array], old: Sequence[Mixture]
+) -> list[Mixture]:
+    """The most likely mixtures given the responsibilities.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    shape = SHAPES[problem.covariance]
-    counts = jnp.sum(responsibilities, axis=0)
-    offsets, covariances = shape.estimate(problem.prepared, responsibilities, counts, None, problem.reg)
-    alive = counts >= 1.0
-    return Mixture(
-        origin=old.origin,
-        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
-        offsets=_chosen(alive, offsets, old.offsets),
-        covariances=_chosen(alive, covariances, old.covariances) if shape.per_component else covariances,
-    )
+    per_component = SHAPES[problem.covariance].per_component
+    new = []
+    for (counts, offsets, covariances), before in zip(_estimates(problem, responsibilities), old):
+        alive = counts >= 1.0
+        new.append(
+            Mixture(
+                origin=before.origin,
+                log_weights=_log_weights(counts, problem.total, before.log_weights > -jnp.inf),
+                offsets=_chosen(alive, offsets, before.offsets),
+                covariances=_chosen(alive, covariances, before.covariances) if per_component else covariances,
+            )
+        )
+    return new
 
 
 def _from_labels(
-    problem: _Problem, labels: jax.Array, centres: jax.Array, size: jax.Array, origin: jax.Array
+    problem: _Problem,
+    centres: jax.Array,
+    origin: jax.Array,
+    labels: jax.Array,
+    sizes: jax.Array,
+    widths: Sequence[int],
 ) -> Mixture:
-    """Components around the first `size` centres, each spread as the points that are labelled with it."""
+    """Mixtures [m, ...] around the first centres, each component spread as the points of its label.
+
+    Mixture i has `sizes[i]` components, at most `widths[i]`; `labels` are [m, n].
+    """
     shape = SHAPES[problem.covariance]
-    width, dimensions = centres.shape
-    present = jnp.arange(width) < size
-    members = jnp.where(problem.valid[:, None], jax.nn.one_hot(labels, width), 0.0)
-    counts = jnp.sum(members, axis=0)
-    centres = _chosen(present, centres, jnp.zeros_like(centres))
-    _, covariances = shape.estimate(problem.prepared, members, counts, centres, problem.reg)
-    if shape.per_component:
-        covariances = _chosen(present, covariances, shape.unit(width, dimensions))
-    return Mixture(origin, _log_weights(counts, problem.total, present), centres, covariances)
+    present = [jnp.arange(width) < size for width, size in zip(widths, sizes)]
+    middles = [_chosen(some, centres[: len(some)], jnp.zeros_like(centres[: len(some)])) for some in present]
+    members = [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)]
+    mixtures = []
+    for some, (counts, offsets, covariances) in zip(present, _estimates(problem, members, middles)):
+        if shape.per_component:
+            covariances = _chosen(some, covariances, shape.unit(*offsets.shape))
+        mixtures.append(Mixture(origin, _log_weights(counts, problem.total, some), offsets, covariances))
+    count, dimensions = centres.shape
+    blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
+    return _widened(
+        mixtures, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
+    )
+
+
+def _trimmed(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[Mixture]:
+    """Mixtures [m, ...] one by one, with as many components as the widths say."""
+    per_component = SHAPES[problem.covariance].per_component
+    return [
+        Mixture(
+            mixtures.origin[i],
+            mixtures.log_weights[i, :width],
+            mixtures.offsets[i, :width],
+            mixtures.covariances[i, :width] if per_component else mixtures.covariances[i],
+        )
+        for i, width in enumerate(widths)
+    ]
+
+
+def _widened(trimmed: Sequence[Mixture], full: Mixture) -> Mixture:
+    """The opposite: mixtures [m, ...], what was cut off taken from the full ones."""
+    stacked = [
+        jax.tree.map(lambda part, whole, i=i: jnp.concatenate([part, whole[i, len(part) :]]), one, full)
+        for i, one in enumerate(trimmed)
+    ]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
 
 
 def _log_weights(counts: jax.Array, count: jax.Array, present: jax.Array) -> jax.Array:
@@ -240,6 +395,6 @@ def _chosen(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
     return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
-def _map(function: Callable[..., Any], abreast: int, *rows: Any) -> Any:
-    """The function of each row of some trees, so many at a time."""
-    return lax.map(lambda row: function(*row), rows, batch_size=abreast)
+def _cut(array: jax.Array, widths: Sequence[int], axis: int) -> list[jax.Array]:
+    """Consecutive parts of these widths along an axis."""
+    return jnp.split(array, list(itertools.accumulate(widths))[:-1], axis=axis)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from cenie.novelty.config import CoverageConfig
+from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre, drawn
 
@@ -29,7 +30,12 @@ def init(config: CoverageConfig, dimensions: int) -> NeighboursModel:
 
 
 def fit(
-    config: CoverageConfig, key: jax.Array, points: jax.Array, valid: jax.Array, previous: NeighboursModel
+    config: CoverageConfig,
+    key: jax.Array,
+    points: jax.Array,
+    valid: jax.Array,
+    previous: NeighboursModel,
+    devices: Devices | None = None,
 ) -> Fitted:
     """Keep points, drawn uniformly if there are too many. Diagnostics: how many are `kept`."""
     origin = centre(points, valid)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from cenie.novelty import selection
 from cenie.novelty.config import CoverageConfig
+from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre
 
@@ -37,7 +38,12 @@ def init(config: CoverageConfig, dimensions: int) -> PcaModel:
 
 
 def fit(
-    config: CoverageConfig, key: jax.Array, points: jax.Array, valid: jax.Array, previous: PcaModel
+    config: CoverageConfig,
+    key: jax.Array,
+    points: jax.Array,
+    valid: jax.Array,
+    previous: PcaModel,
+    devices: Devices | None = None,
 ) -> Fitted:
     """Turn the valid ones of clean points [n, d] to their principal axes and fit mixtures there.
 
@@ -51,7 +57,7 @@ def fit(
     axes = _signed(directions[:, ::-1][:, :kept])
     variances = jnp.maximum(variances[::-1], 0.0)
     noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
-    inner = selection.fit(_cold(config), key, inside @ axes, valid, previous.inner)
+    inner = selection.fit(_cold(config), key, inside @ axes, valid, previous.inner, devices)
     explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
     return Fitted(
         model=PcaModel(origin, axes, noise, inner.model),

@@ -2,15 +2,22 @@
 
 The distances of a tile of points from another are computed once and multiplied by the memberships of all
 labelings side by side, which gives the sums of distances from every point to every cluster.
+
+With few rows, the mean over these is corrected by a cheap relative of the silhouette that is known for all
+points: the same score with root mean squares in place of mean distances, which follow from the clusters'
+means and spreads alone. The two differ by little, so that how far the drawn points are from typical in one
+tells how far they are in the other. On the states of a maze student this divides the error by five.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from cenie.novelty.devices import Devices, shared, summed
 from cenie.novelty.points import centre, drawn
 
 _TILE = 1024
@@ -27,49 +34,110 @@ def silhouettes(
     valid: jax.Array,
     key: jax.Array | None = None,
     rows: int | None = None,
+    devices: Devices | None = None,
 ) -> jax.Array:
     """The mean silhouette [m] of each labeling [m, n] of the valid ones of clean points [n, d].
 
     Labeling i has labels below `clusters[i]`, some of which may be absent. A point alone in its cluster
-    counts 0; a labeling with fewer than two clusters present gets -1. With `rows` the mean is over that
-    many points, drawn with the key and the same for all labelings, each compared with all points: an
-    unbiased estimate of the mean over all.
+    counts 0; a labeling with fewer than two clusters present gets -1. With `rows` the exact scores of that
+    many points, drawn with the key and the same for all labelings, give an unbiased estimate of the mean
+    over all. The work is shared out over `devices`, if there are several.
     """
+    of = _clustered(points, labels, clusters, valid)
+    if rows is None or rows >= points.shape[0]:
+        sums = _sums_between_all(of.points, of.members, devices)
+        scores = shared(
+            devices, lambda sums, own: _scores(_per_member(sums, own, of), own, of), sums, of.members
+        )
+        return _where_compared(of, _mean_over(scores, valid))
+    assert key is not None, "rows are drawn with a key"
+    index, taken = drawn(key, valid, rows)
+
+    def exact(rows: jax.Array, index: jax.Array, own: jax.Array) -> jax.Array:
+        return _scores(_per_member(_sums_from_rows(rows, index, of.points, of.members), own, of), own, of)
+
+    scores = shared(devices, exact, of.points[index], index, of.members[index])
+    relatives = _rough_scores(of, devices)
+    correction = _mean_over(relatives, valid) - _mean_over(relatives[index], taken)
+    return _where_compared(of, _mean_over(scores, taken) + correction)
+
+
+def rough_silhouettes(
+    points: jax.Array,
+    labels: jax.Array,
+    clusters: Sequence[int],
+    valid: jax.Array,
+    devices: Devices | None = None,
+) -> jax.Array:
+    """The same with root mean squares in place of mean distances: some hundredths off, and far cheaper."""
+    of = _clustered(points, labels, clusters, valid)
+    return _where_compared(of, _mean_over(_rough_scores(of, devices), valid))
+
+
+class _Clustered(NamedTuple):
+    """Points [n, d] around their middle, memberships [n, c] of the clusters of all labelings side by side,
+    cluster sizes [c], and which columns belong to each labeling."""
+
+    points: jax.Array
+    members: jax.Array
+    sizes: jax.Array
+    columns: list[np.ndarray]
+
+
+def _clustered(points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array) -> _Clustered:
     inside = jnp.where(valid[:, None], points - centre(points, valid), 0.0)
     labeling = np.repeat(np.arange(len(clusters)), clusters)
     cluster = np.concatenate([np.arange(count) for count in clusters])
     members = ((cluster == labels[labeling].T) & valid[:, None]).astype(jnp.float32)
-    sizes = jnp.sum(members, axis=0)
-    if rows is None or rows >= points.shape[0]:
-        sums = _sums_between_all(inside, members)
-        taken, own = valid, members
-    else:
-        assert key is not None, "rows are drawn with a key"
-        index, taken = drawn(key, valid, rows)
-        sums = _sums_from_rows(inside[index], index, inside, members)
-        own = members[index]
-    scores = [
-        _mean_score(sums[:, some], own[:, some] > 0.0, sizes[some], taken)
-        for some in (np.flatnonzero(labeling == number) for number in range(len(clusters)))
-    ]
-    return jnp.stack(scores)
+    columns = [np.flatnonzero(labeling == number) for number in range(len(clusters))]
+    return _Clustered(inside, members, jnp.sum(members, axis=0), columns)
 
 
-def _mean_score(sums: jax.Array, own: jax.Array, sizes: jax.Array, taken: jax.Array) -> jax.Array:
-    """From sums of distances [r, k], membership [r, k] and cluster sizes [k] to the mean over the rows."""
-    size = jnp.sum(jnp.where(own, sizes, 0.0), axis=1)
-    inner = jnp.sum(jnp.where(own, sums, 0.0), axis=1) / jnp.maximum(size - 1.0, 1.0)
-    others = jnp.where(own | (sizes == 0.0), jnp.inf, sums / jnp.maximum(sizes, 1.0))
-    outer = jnp.min(others, axis=1)
-    larger = jnp.maximum(inner, outer)
-    score = jnp.where(
-        (size > 1.0) & (larger > 0.0), (outer - inner) / jnp.where(larger > 0.0, larger, 1.0), 0.0
+def _per_member(sums: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
+    """From sums over clusters [r, c] to means; a point is not a member of its own cluster for itself."""
+    return sums / jnp.maximum(of.sizes - own, 1.0)
+
+
+def _scores(means: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
+    """The scores [r, m] of some points from their mean distances and memberships [r, c]."""
+    return jnp.stack(
+        [_score(means[:, some], own[:, some] > 0.0, of.sizes[some]) for some in of.columns], axis=1
     )
-    mean = jnp.sum(jnp.where(taken, score, 0.0)) / jnp.maximum(jnp.sum(taken), 1)
-    return jnp.where(jnp.sum(sizes > 0.0) >= 2, mean, -1.0)
 
 
-def _sums_between_all(points: jax.Array, members: jax.Array) -> jax.Array:
+def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
+    """The score [r] of each point from its mean distances [r, k], membership [r, k] and cluster sizes [k]."""
+    inner = jnp.sum(jnp.where(own, means, 0.0), axis=1)
+    outer = jnp.min(jnp.where(own | (sizes == 0.0), jnp.inf, means), axis=1)
+    larger = jnp.maximum(inner, outer)
+    compared = (jnp.sum(jnp.where(own, sizes, 0.0), axis=1) > 1.0) & (larger > 0.0) & jnp.isfinite(outer)
+    return jnp.where(compared, (outer - inner) / jnp.where(compared, larger, 1.0), 0.0)
+
+
+def _rough_scores(of: _Clustered, devices: Devices | None) -> jax.Array:
+    """The scores [n, m] of all points by root mean squares, which follow from the clusters' moments."""
+    squares = jnp.sum(jnp.square(of.points), axis=1)
+    middles, spreads = of.members.T @ of.points, squares @ of.members
+
+    def scores(points: jax.Array, squares: jax.Array, own: jax.Array) -> jax.Array:
+        sums = squares[:, None] * of.sizes - 2.0 * points @ middles.T + spreads
+        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, of), 0.0)), own, of)
+
+    return shared(devices, scores, of.points, squares, of.members)
+
+
+def _mean_over(scores: jax.Array, rows: jax.Array) -> jax.Array:
+    """The mean [m] of scores [r, m] over the rows of the mask [r]."""
+    return jnp.sum(jnp.where(rows[:, None], scores, 0.0), axis=0) / jnp.maximum(jnp.sum(rows), 1)
+
+
+def _where_compared(of: _Clustered, means: jax.Array) -> jax.Array:
+    """The means [m], but -1 where there are no two clusters to compare."""
+    present = jnp.stack([jnp.sum(of.sizes[some] > 0.0) for some in of.columns])
+    return jnp.where(present >= 2, means, -1.0)
+
+
+def _sums_between_all(points: jax.Array, members: jax.Array, devices: Devices | None) -> jax.Array:
     """Sums of distances [n, c] from every point to the members of every cluster.
 
     Every pair of tiles is visited once; its distances serve the points of both.
@@ -80,23 +148,25 @@ def _sums_between_all(points: jax.Array, members: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(points), axis=1)
     ahead, behind = np.tril_indices(points.shape[0] // tile)
 
-    def visit(sums: jax.Array, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        i, j = pair[0] * tile, pair[1] * tile
+    def visit(sums: jax.Array, pair: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        real, i, j = pair[0], pair[1] * tile, pair[2] * tile
         here, there = jnp.arange(tile) + i, jnp.arange(tile) + j
         distances = _distances(
             _tile(points, i, tile),
             _tile(squares, i, tile),
             _tile(points, j, tile),
             _tile(squares, j, tile),
-            here[:, None] == there,
+            ~real | (here[:, None] == there),
         )
         forth = _tile(sums, i, tile) + distances @ _tile(members, j, tile)
         sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 0)
         back = jnp.where(i == j, 0.0, distances.T @ _tile(members, i, tile))
         return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile) + back, j, 0), None
 
-    pairs = jnp.asarray(ahead), jnp.asarray(behind)
-    return lax.scan(visit, jnp.zeros_like(members), pairs)[0][:count]
+    def sums_over(*pairs: jax.Array) -> jax.Array:
+        return lax.scan(visit, jnp.zeros_like(members), pairs)[0]
+
+    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:count]
 
 
 def _sums_from_rows(rows: jax.Array, index: jax.Array, points: jax.Array, members: jax.Array) -> jax.Array:

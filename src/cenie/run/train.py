@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from cenie import __version__, settings
 from cenie.novelty.config import CoverageConfig
@@ -72,8 +73,8 @@ class _Run:
 class _FitClock:
     """Times one fit of the coverage model by itself: inside the compiled cycle there is no clock."""
 
-    def __init__(self, config: CoverageConfig):
-        self._refit = jax.jit(functools.partial(fit, config))
+    def __init__(self, config: CoverageConfig, mesh: Mesh | None):
+        self._refit = jax.jit(functools.partial(fit, config, mesh=mesh))
         self._warm = False
 
     def __call__(self, state: TrainState) -> float:
@@ -144,7 +145,7 @@ def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
-        fit=None if novelty is None else _FitClock(novelty.coverage),
+        fit=None if novelty is None else _FitClock(novelty.coverage, setup.mesh),
     )
 
 

@@ -98,6 +98,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         setup.student.ppo.gamma,
         tell_key,
         _points(setup, rollout),
+        setup.mesh,
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,

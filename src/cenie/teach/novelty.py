@@ -7,6 +7,7 @@ the window themselves.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.novelty import coverage
@@ -54,17 +55,17 @@ def learn(
     points: Points,
     enters: Bool[Array, ""],
     key: PRNGKeyArray,
+    mesh: Mesh | None = None,
 ) -> NoveltyState:
     """Let a batch into the window if it `enters`, and fit again if that is due. Consumes the key.
 
-    Every device makes the same fit by itself. Spread over host devices, the fit has an exchange in each
-    turn of its loops, and on busy cores XLA takes the waiting for a deadlock and aborts the program.
+    With a `mesh` its devices share the work of the fit.
     """
 
     def push() -> NoveltyState:
         window = coverage.push(state.coverage, *points)
         due = (state.pushes % novelty.refit_every) == 0
-        fitted = jax.lax.cond(due, lambda: coverage.fit(novelty.coverage, window, key), lambda: window)
+        fitted = jax.lax.cond(due, lambda: coverage.fit(novelty.coverage, window, key, mesh), lambda: window)
         return eqx.tree_at(lambda s: (s.coverage, s.pushes), state, (fitted, state.pushes + 1))
 
     return jax.lax.cond(enters, push, lambda: state)

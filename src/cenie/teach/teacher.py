@@ -7,6 +7,7 @@ next cycle, so that children are played by the student that has learned from the
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.teach import buffer as buffers
@@ -83,10 +84,12 @@ def tell(
     gamma: float,
     key: PRNGKeyArray,
     points: Points | None = None,
+    mesh: Mesh | None = None,
 ) -> tuple[TeacherState, dict[str, Array]]:
     """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key.
 
-    A curriculum with novelty needs the `points` that the student met.
+    A curriculum with novelty needs the `points` that the student met; the devices of the `mesh`, if there
+    is one, share the work on them.
     """
     replay, past = curriculum.replay, state.replay
     if replay is None or past is None:
@@ -140,7 +143,7 @@ def tell(
         enters = replayed | buffers.is_filling(buffer, replay.config)
         # Not `key` itself: without novelty the same decisions are made with the same bits.
         fit_key = jax.random.fold_in(key, 1)
-        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key)
+        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, mesh)
         metrics |= novelties.metrics(novelty, remembers, present)
     after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
     return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
