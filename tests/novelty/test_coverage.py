@@ -286,3 +286,30 @@ def test_settings_are_checked() -> None:
     object.__setattr__(misspelt, "selection", "silhuette")  # behind the back of the tests' type checker
     assert "must be one of silhouette, aic, bic" in problems_of(misspelt)[0].message
     assert problems_of(CoverageConfig(components=(1, 1), selection="bic")) == []
+
+
+def test_screening_chooses_the_size_and_the_mixture_of_a_thorough_fit() -> None:
+    """Sizes that are far from the best are only compared roughly; the one that is chosen is fitted to all."""
+    rng = np.random.default_rng(3)
+    centres = 6 * rng.normal(size=(4, 3))
+    points = jnp.asarray(
+        centres[rng.integers(0, 4, (W, T * 20))] + rng.normal(size=(W, T * 20, 3)), jnp.float32
+    )
+    exact = CoverageConfig(window=W, components=(2, 8), silhouette_rows=None, screening_points=None)
+    screened = dataclasses.replace(exact, screening_points=60, screening_margin=0.02)
+    results = {}
+    for name, config in {"exact": exact, "screened": screened}.items():
+        state = coverage.push(
+            coverage.init(config, *points.shape[1:]), points, jnp.ones(points.shape[:2], bool)
+        )
+        results[name] = fit(config, state, jax.random.key(0))
+    one, other = results["exact"], results["screened"]
+    assert int(one.diagnostics["components"]) == int(other.diagnostics["components"]) == 4
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        one.model.chosen,
+        other.model.chosen,
+    )
+    # The rejected sizes have their rough figures, which are not those of a thorough fit.
+    assert np.isfinite(other.diagnostics["scores"]).all()
+    assert not np.allclose(one.diagnostics["scores"], other.diagnostics["scores"], atol=1e-4)

@@ -192,7 +192,8 @@ def test_each_size_stops_when_it_has_converged() -> None:
     longest = int(iterations.argmax())
     cut = fit_sizes(KEY, points, valid, range(1, 11), "diag", REG, 1e-3, int(iterations.max()) - 1)
     others = np.arange(10) != longest
-    np.testing.assert_array_equal(cut.log_likelihood[others], fits.log_likelihood[others])
+    # In which company a size takes its last steps may change its last bit.
+    np.testing.assert_allclose(cut.log_likelihood[others], fits.log_likelihood[others], rtol=1e-6)
     assert (np.asarray(cut.iterations) == np.minimum(iterations, iterations.max() - 1)).all()
 
 
@@ -231,3 +232,40 @@ def test_parameters_are_counted_like_scikit_learn() -> None:
     points = random_set(8)
     for kind in KINDS:
         assert mixture.count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceName) -> None:
+    """Groups and their order change with the sizes that are wanted; the fits must not."""
+    points, valid = jnp.asarray(random_set(8)), jnp.ones(N, bool)
+    sizes = range(2, 7)
+
+    @jax.jit
+    def fits_of(wanted: jax.Array) -> mixture.Fits:
+        start = mixture.first_centres(KEY, points, valid, sizes, kind, REG, 1e-3)
+        return mixture.fit_from(start, wanted, 100)
+
+    everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
+    assert np.asarray(everything.ok).all()
+    assert np.asarray(some.ok).tolist() == [True, False, False, True, False]
+    assert np.asarray(some.iterations).tolist() == [
+        count if wanted else 0 for count, wanted in zip(everything.iterations.tolist(), some.ok.tolist())
+    ]
+    for row in (0, 3):
+        np.testing.assert_array_equal(everything.labels[row], some.labels[row])
+        for one, other in zip(jax.tree.leaves(everything.mixtures), jax.tree.leaves(some.mixtures)):
+            np.testing.assert_allclose(one[row], other[row], rtol=1e-3, atol=1e-4)
+
+
+def test_steps_may_look_at_some_points_only() -> None:
+    points, valid = jnp.asarray(random_set(9)), jnp.ones(N, bool)
+    sizes = range(2, 4)
+    start = mixture.first_centres(KEY, points, valid, sizes, "diag", REG, 1e-3)
+    index = jnp.arange(0, N, 2)
+    every_other = (index, jnp.ones(len(index), bool))
+    some = mixture.fit_from(start, jnp.ones(2, bool), 100, None, every_other)
+    all_of_them = mixture.fit_from(start, jnp.ones(2, bool), 100, None, (jnp.arange(N), valid))
+    exact = mixture.fit_from(start, jnp.ones(2, bool), 100)
+    assert some.labels.shape == (2, N)
+    assert not np.allclose(some.mixtures.offsets, exact.mixtures.offsets, atol=1e-3)
+    np.testing.assert_allclose(all_of_them.mixtures.offsets, exact.mixtures.offsets, atol=1e-5)

@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.metrics import silhouette_score
+from sklearn.metrics import silhouette_samples, silhouette_score
 
 from cenie.novelty import silhouette
-from cenie.novelty.silhouette import silhouettes
+from cenie.novelty.silhouette import rough_silhouettes, silhouettes
 
 COUNTS = (2, 3, 5)
 
@@ -95,3 +95,39 @@ def test_sampled_rows_estimate_the_mean_without_bias() -> None:
     error = estimates.std(axis=0) / np.sqrt(400)
     assert (error > 1e-4).all()
     assert (np.abs(estimates.mean(axis=0) - exact) < 4 * error).all()
+
+
+def separated(seed: int, n: int, d: int) -> tuple[jax.Array, jax.Array]:
+    """Points around three centres, and three labelings of which only the second is theirs."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(0, 3, n)
+    points = 4 * rng.normal(size=(3, d))[which] + rng.normal(size=(n, d))
+    return jnp.asarray(points, jnp.float32), jnp.asarray(np.stack([which // 2, which, rng.integers(0, 5, n)]))
+
+
+def test_rough_silhouettes_are_those_of_root_mean_squares_and_near_the_exact_ones() -> None:
+    points, labels = separated(0, 200, 12)
+    rough = rough_silhouettes(points, labels, COUNTS, jnp.ones(200, bool))
+    exact = silhouettes(points, labels, COUNTS, jnp.ones(200, bool))
+    np.testing.assert_allclose(rough, exact, atol=0.1)
+    squares = ((np.asarray(points)[:, None] - np.asarray(points)) ** 2).sum(axis=-1)
+    row = np.asarray(labels[1])
+    means = np.stack(
+        [squares[:, row == c].sum(axis=1) / ((row == c).sum() - (row == c)) for c in range(3)], 1
+    )
+    inner = np.sqrt(means[np.arange(200), row])
+    outer = np.sqrt(np.where(np.arange(3) == row[:, None], np.inf, means).min(axis=1))
+    assert float(rough[1]) == pytest.approx(((outer - inner) / np.maximum(inner, outer)).mean(), abs=1e-4)
+
+
+def test_the_correction_makes_estimates_from_few_rows_much_better() -> None:
+    points, labels = separated(1, 300, 12)
+    valid = jnp.ones(300, bool)
+    exact = np.asarray(silhouettes(points, labels, COUNTS, valid))
+    estimate = jax.jit(lambda key: silhouettes(points, labels, COUNTS, valid, key, 30))
+    keys = jax.random.split(jax.random.key(0), 50)
+    error = np.std([np.asarray(estimate(key)) - exact for key in keys], axis=0)
+    rng = np.random.default_rng(0)
+    scores = silhouette_samples(np.asarray(points), np.asarray(labels[1]))
+    plain = np.std([rng.choice(scores, 30, replace=False).mean() - scores.mean() for _ in range(50)])
+    assert error[1] < plain / 3

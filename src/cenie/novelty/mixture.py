@@ -76,10 +76,11 @@ def fit_sizes(
     reg: float | jax.Array = 1e-2,
     tolerance: float | jax.Array = 1e-3,
     max_iterations: int | jax.Array = 100,
+    previous: tuple[Mixture, jax.Array] | None = None,
 ) -> Fits:
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
     start = first_centres(key, points, valid, sizes, covariance, reg, tolerance)
-    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations)
+    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations, previous)
 
 
 class Start(NamedTuple):
