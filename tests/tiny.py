@@ -24,7 +24,7 @@ SETTINGS = {
     "run.cycles_per_chunk": 2,
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
-# On one device: a fit on two, each the same, would only double the time of a test.
+# On one device: what is shared out over two takes longer to compile.
 NOVELTY = {
     "teacher.novelty.coverage.components": (2, 4),
     "teacher.novelty.coverage.window": 6,

@@ -6,7 +6,6 @@ Only when results are meant to change; the difference then belongs into the chan
 """
 
 import json
-import os
 from pathlib import Path
 
 PATH = Path(__file__).parent / "golden.json"
@@ -24,7 +23,7 @@ def figures(rows) -> dict[str, list[float | None]]:
 
 
 if __name__ == "__main__":
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+    import tests.conftest  # noqa: F401, the flags must be those of the tests
     from cenie.teach.methods import METHODS
     from tests.teach.test_contract import Played
 

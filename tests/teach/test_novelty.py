@@ -146,6 +146,15 @@ def test_the_first_batch_has_novelty_zero_and_later_ones_differ(cenie):
     assert (later != 0).all()
 
 
+def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
+    _, _, alone = cenie
+    setup, _, shared = run("plr-cenie", cycles=6, run__devices=2)
+    assert setup.mesh is not None
+    for one, two in zip(alone, shared):
+        for name in ("teacher/kind", "teacher/fit/components", "teacher/novelty", "teacher/regret", "solved"):
+            assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-3), name
+
+
 def test_refits_are_made_only_when_due():
     novelty = Novelty(CoverageConfig(components=(2, 2), window=2), 3, AlphaConfig())
     state = novelties.init(novelty, 8, 2)
