@@ -10,6 +10,7 @@ checkpoints; the interval is that of the mean over seeds (Student's t, 95 %).
 
 import argparse
 import csv
+import json
 import shlex
 import subprocess
 import sys
@@ -41,10 +42,12 @@ def train_and_evaluate(directory, recipe, seed, updates):
     command += ["--run.keep_checkpoints", str(CHECKPOINTS), "--out", str(directory), *settings]
     if (directory / "config.json").exists():
         command = ["train", "--resume", str(directory)]
-    if not (directory / "summary.json").exists():
+    summary = directory / "summary.json"
+    if not summary.exists():
         cenie(directory, command)
+    cycles = json.loads(summary.read_text())["cycles"]  # there is none if the run was told to stop
     for suite, episodes in SUITES.items():
-        if any(directory.glob(f"evaluation-{suite}-seed*.csv")):
+        if any(directory.glob(f"evaluation-{suite}-seed*-cycle{cycles}.csv")):
             continue
         options = ["--suite", suite, "--episodes", str(episodes), "--checkpoints", str(CHECKPOINTS)]
         cenie(directory, ["evaluate", str(directory), *options])
