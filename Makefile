@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 0
 METHOD ?= dr
+# Tests of one file often share a compiled program: `worksteal` keeps them on one worker as long as it can.
 # Tests recompile the same small programs again and again: keep the compiled ones on disk.
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
@@ -14,10 +15,10 @@ train: $(VENV)/core
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED)
 
 test: lint
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 test-all: lint
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

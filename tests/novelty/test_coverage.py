@@ -295,7 +295,7 @@ def test_screening_chooses_the_size_and_the_mixture_of_a_thorough_fit() -> None:
     points = jnp.asarray(
         centres[rng.integers(0, 4, (W, T * 20))] + rng.normal(size=(W, T * 20, 3)), jnp.float32
     )
-    exact = CoverageConfig(window=W, components=(2, 8), silhouette_rows=None, screening_points=None)
+    exact = CoverageConfig(window=W, components=(2, 5), silhouette_rows=None, screening_points=None)
     screened = dataclasses.replace(exact, screening_points=60, screening_margin=0.02)
     results = {}
     for name, config in {"exact": exact, "screened": screened}.items():

@@ -65,7 +65,7 @@ def test_devices_work_on_different_rows() -> None:
 )
 def test_a_fit_by_two_devices_is_that_of_one(settings: dict) -> None:
     """A fit once exchanged numbers in every step of its loops, and XLA aborted on busy cores."""
-    config = CoverageConfig(window=4, components=(2, 6), **settings)
+    config = CoverageConfig(window=4, components=(2, 4), **settings)
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(4, 1, 3))
     points = jnp.asarray(centres + rng.normal(size=(4, 30, 3)), jnp.float32)

@@ -260,12 +260,14 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
 def test_steps_may_look_at_some_points_only() -> None:
     points, valid = jnp.asarray(random_set(9)), jnp.ones(N, bool)
     sizes = range(2, 4)
-    start = mixture.first_centres(KEY, points, valid, sizes, "diag", REG, 1e-3)
-    index = jnp.arange(0, N, 2)
-    every_other = (index, jnp.ones(len(index), bool))
-    some = mixture.fit_from(start, jnp.ones(2, bool), 100, None, every_other)
-    all_of_them = mixture.fit_from(start, jnp.ones(2, bool), 100, None, (jnp.arange(N), valid))
-    exact = mixture.fit_from(start, jnp.ones(2, bool), 100)
+
+    @jax.jit
+    def fits_by(mask: jax.Array) -> mixture.Fits:
+        start = mixture.first_centres(KEY, points, valid, sizes, "diag", REG, 1e-3)
+        return mixture.fit_from(start, jnp.ones(2, bool), 100, None, (jnp.arange(N), mask))
+
+    some, all_of_them = fits_by(jnp.arange(N) % 2 == 0), fits_by(valid)
+    exact = fit_sizes(KEY, points, valid, sizes, "diag", REG)
     assert some.labels.shape == (2, N)
     assert not np.allclose(some.mixtures.offsets, exact.mixtures.offsets, atol=1e-3)
     np.testing.assert_allclose(all_of_them.mixtures.offsets, exact.mixtures.offsets, atol=1e-5)

@@ -1,14 +1,15 @@
 """Choosing parents, lineage, and the memory of a level's best return."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.run.build import build, place
+from cenie.run.build import build, compiled_cycles, place
 from cenie.teach.curriculum import EDIT, REPLAY, Editing
-from cenie.teach.cycle import cycle, init
+from cenie.teach.cycle import init
 from cenie.teach.teacher import select_parents
 from tests.tiny import tiny
+
+MANY_UPDATES = jnp.asarray(1000)
 
 
 def _editing(parents) -> Editing:
@@ -48,16 +49,16 @@ def test_fewer_than_four_levels_choose_the_same_end_of_the_order():
 
 def test_children_know_their_parents_and_generation():
     _, setup = build(tiny("accel"))
-    advance = jax.jit(lambda state: cycle(setup, state))
+    advance = compiled_cycles(setup, 1)
     state = place(setup, init(setup, 0))
     grown = 0
     for _ in range(20):
         before = state.teacher.replay
-        state, metrics = advance(state)
+        state, _, metrics = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None
-        if int(metrics["teacher/kind"]) != EDIT:
+        if int(metrics["teacher/kind"][0]) != EDIT:
             continue
         fresh = np.flatnonzero(np.asarray(after.buffer.ids) >= int(before.buffer.next_id))
         parents = dict(zip(np.asarray(before.buffer.ids).tolist(), np.asarray(before.buffer.generations)))
@@ -73,16 +74,16 @@ def test_children_know_their_parents_and_generation():
 def test_best_return_of_a_level_is_never_forgotten():
     """A peer stored only the latest rollout's maximum, so that it was lost after two visits."""
     _, setup = build(tiny("plr-robust", teacher__score="maxmc"))
-    advance = jax.jit(lambda state: cycle(setup, state))
+    advance = compiled_cycles(setup, 1)
     state = place(setup, init(setup, 1))
     replays = 0
     for _ in range(15):
         before = state.teacher.replay
-        state, metrics = advance(state)
+        state, _, metrics = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None
-        if int(metrics["teacher/kind"]) == REPLAY:
+        if int(metrics["teacher/kind"][0]) == REPLAY:
             replays += 1
             old, new = (np.asarray(s.buffer.extras["max_return"]) for s in (before, after))
             assert (new >= old).all()
