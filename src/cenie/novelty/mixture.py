@@ -18,7 +18,7 @@ from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
 from cenie.novelty.covariance import SHAPES
 from cenie.novelty.devices import Devices, shared
-from cenie.novelty.points import centre
+from cenie.novelty.points import centre, rows_where
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
@@ -160,7 +160,7 @@ def fit_from(
         mixtures = _from_labels(problem, start.centres, start.origin, labels, sizes, widths)
         if previous is not None:
             old, known = previous
-            mixtures = jax.tree.map(partial(_chosen, known), _moved(old, start.origin), mixtures)
+            mixtures = jax.tree.map(partial(rows_where, known), _moved(old, start.origin), mixtures)
         mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
         labels, log_likelihood = _judged(problem, _trimmed(problem, mixtures, widths))
         for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
@@ -320,8 +320,10 @@ def _maximised(
             Mixture(
                 origin=before.origin,
                 log_weights=_log_weights(counts, problem.total, before.log_weights > -jnp.inf),
-                offsets=_chosen(alive, offsets, before.offsets),
-                covariances=_chosen(alive, covariances, before.covariances) if per_component else covariances,
+                offsets=rows_where(alive, offsets, before.offsets),
+                covariances=rows_where(alive, covariances, before.covariances)
+                if per_component
+                else covariances,
             )
         )
     return new
@@ -341,12 +343,14 @@ def _from_labels(
     """
     shape = SHAPES[problem.covariance]
     present = [jnp.arange(width) < size for width, size in zip(widths, sizes)]
-    middles = [_chosen(some, centres[: len(some)], jnp.zeros_like(centres[: len(some)])) for some in present]
+    middles = [
+        rows_where(some, centres[: len(some)], jnp.zeros_like(centres[: len(some)])) for some in present
+    ]
     members = [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)]
     mixtures = []
     for some, (counts, offsets, covariances) in zip(present, _estimates(problem, members, middles)):
         if shape.per_component:
-            covariances = _chosen(some, covariances, shape.unit(*offsets.shape))
+            covariances = rows_where(some, covariances, shape.unit(*offsets.shape))
         mixtures.append(Mixture(origin, _log_weights(counts, problem.total, some), offsets, covariances))
     count, dimensions = centres.shape
     blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
@@ -389,11 +393,6 @@ def _moved(mixtures: Mixture, origin: jax.Array) -> Mixture:
     return mixtures._replace(
         origin=jnp.broadcast_to(origin, mixtures.origin.shape), offsets=mixtures.offsets + shift[:, None]
     )
-
-
-def _chosen(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    """New values where the mask of the leading axis is true, old ones elsewhere."""
-    return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
 def _cut(array: jax.Array, widths: Sequence[int], axis: int) -> list[jax.Array]:

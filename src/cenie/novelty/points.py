@@ -36,6 +36,11 @@ def drawn(key: jax.Array, valid: jax.Array, count: int) -> tuple[jax.Array, jax.
     return indices, priority >= 0.0
 
 
+def rows_where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """Rows of the new array where the mask of the leading axis is true, of the old one elsewhere."""
+    return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
 def _mean(values: jax.Array, valid: jax.Array) -> jax.Array:
     weight = valid / jnp.maximum(jnp.sum(valid), 1)
     return jnp.tensordot(weight, jnp.where(valid.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0), axes=1)

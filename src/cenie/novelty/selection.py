@@ -11,7 +11,7 @@ from cenie.novelty.config import CoverageConfig
 from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.mixture import Fits, Mixture
-from cenie.novelty.points import drawn
+from cenie.novelty.points import drawn, rows_where
 from cenie.novelty.silhouette import rough_silhouettes, silhouettes
 
 
@@ -76,7 +76,7 @@ def fit(
         candidates = thorough.ok
         scores = _scores(config, score_key, points, valid, thorough, devices)
         scores = jnp.where(candidates, scores, rough_scores)
-        fits = jax.tree.map(partial(_rows_where, candidates), thorough, rough)
+        fits = jax.tree.map(partial(rows_where, candidates), thorough, rough)
         fits = fits._replace(iterations=rough.iterations + thorough.iterations)
     best = jnp.argmax(jnp.where(candidates, scores, -jnp.inf))
     chosen = jax.tree.map(lambda leaf: leaf[best], fits.mixtures)
@@ -123,9 +123,4 @@ def _next_starts(previous: MixtureModel, fits: Fits) -> tuple[Mixture, jax.Array
     if previous.starts is None:
         return None
     old, known = previous.starts
-    return jax.tree.map(partial(_rows_where, fits.ok), fits.mixtures, old), known | fits.ok
-
-
-def _rows_where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    """Rows of the new array where the mask is true, of the old one elsewhere."""
-    return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+    return jax.tree.map(partial(rows_where, fits.ok), fits.mixtures, old), known | fits.ok
