@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 0
 METHOD ?= dr
-# Tests of one file often share a compiled program: `worksteal` keeps them on one worker as long as it can.
-# Tests recompile the same small programs again and again: keep the compiled ones on disk.
+# Tests recompile the same small programs again and again: keep the compiled ones on disk. Tests of one file
+# often share one in memory too: `--dist worksteal` keeps them on one worker as long as it can.
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
