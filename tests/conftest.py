@@ -13,7 +13,3 @@ FLAGS = (
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# A device that waits for the other blocks a thread of XLA's pool, and the other may be waiting for that very
-# thread to do a part of its work. With as few threads as devices this came true once in a thousand tests:
-# XLA gave up after 40 seconds and aborted the process.
-os.environ.setdefault("PJRT_NPROC", "8")

@@ -16,6 +16,7 @@ from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init
 from cenie.teach.methods import METHODS
 from tests.teach import golden
+from tests.teach.exchanges import exchanges, exchanges_in_conditions
 from tests.tiny import tiny
 
 CYCLES = 12
@@ -97,6 +98,15 @@ def test_state_keeps_its_structure_shapes_and_types(played: Played):
 def test_cycles_are_compiled_once(played: Played):
     """The compiler once chose another placement for the results, and compiled again for the second call."""
     assert set(played.compiled) == {0}
+
+
+def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
+    """Two such loops, in the statistics and in the look-up of known levels, once stopped a run for ever."""
+    if played.setup.mesh is None:
+        pytest.skip("the tiny run of this method has one device")
+    text = played.advance.lower(played.states[0], updates=MANY_UPDATES).compile().as_text()
+    assert exchanges(text)
+    assert exchanges_in_conditions(text) == []
 
 
 def test_student_changes_exactly_in_the_cycles_that_learn(played: Played):

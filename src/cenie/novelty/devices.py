@@ -1,8 +1,8 @@
 """Independent rows of work, shared out over several devices that all hold the same data.
 
 Each device works on its own rows from beginning to end, and the results are exchanged once. That matters on
-host devices: with an exchange in every turn of a loop, XLA on busy cores takes the waiting for a deadlock
-and aborts the program.
+host devices: XLA does not order an exchange in the condition of a loop against the others of the program, and
+devices that wait in different exchanges can wait for ever.
 """
 
 from collections.abc import Callable

@@ -32,11 +32,8 @@ def build(config: Config) -> tuple[Domain, Setup]:
 
 
 def level_mesh(config: Config) -> Mesh | None:
-    """The devices over which the level axis is split: as many as share it evenly, or fewer if told so."""
-    available = len(jax.devices())
-    wanted = config.run.devices or available
-    divisor = config.student.levels_per_minibatch
-    count = max(n for n in range(1, min(wanted, available) + 1) if divisor % n == 0)
+    """The devices over which the level axis is split; none for a single one."""
+    count = config.devices_of(len(jax.devices()))
     return Mesh(np.array(jax.devices()[:count]), ("levels",)) if count > 1 else None
 
 

@@ -1,7 +1,6 @@
 """The command line. Loads JAX only after the arguments and the config have been found good."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from cenie.run.config import (
     config_type,
     load_config,
 )
+from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.presets import PRESETS, preset
 from cenie.settings import Problem, SettingsError
@@ -102,7 +102,7 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
 
 
 def _start(config: Config, path: Path, *, resume: bool) -> int:
-    prepare_devices(config.run.devices)
+    prepare_devices(config)
     from rich.console import Console
 
     from cenie.run.durable import WriteError
@@ -141,7 +141,7 @@ def _evaluate(arguments: list[str]) -> int:
     suites = DOMAINS[config.domain].suites
     if request.suite not in suites:
         raise SettingsError([Problem("suite", f"must be one of {', '.join(suites)}, got '{request.suite}'")])
-    prepare_devices(config.run.devices)
+    prepare_devices(config)
     from cenie.run.examine import examine
 
     examine(config, RunDirectory(Path(names[0])), request)
@@ -237,18 +237,6 @@ def _plain(text: str, like: Any = None) -> Any:
     if text.lower() == "none":
         return None
     return [_plain(part) for part in text.split(",") if part] if isinstance(like, list) else text
-
-
-def prepare_devices(devices: int) -> None:
-    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
-
-    Must run before JAX is imported. A flag that the user has set already is kept.
-    """
-    flag = "--xla_force_host_platform_device_count"
-    flags = os.environ.get("XLA_FLAGS", "")
-    if flag not in flags:
-        count = devices or len(os.sched_getaffinity(0))
-        os.environ["XLA_FLAGS"] = f"{flags} {flag}={count}".strip()
 
 
 if __name__ == "__main__":

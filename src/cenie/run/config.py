@@ -83,6 +83,11 @@ class Config:
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
 
+    def devices_of(self, available: int) -> int:
+        """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
+        wanted = min(self.run.devices or available, available)
+        return max(n for n in range(1, wanted + 1) if self.student.levels_per_minibatch % n == 0)
+
 
 @dataclass(frozen=True)
 class EvaluationRequest:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jaxlib.version
 
+from cenie.run.devices import core_count
+
 _NAMES = {
     "jax": "JAX version",
     "jaxlib": "jaxlib version",
@@ -42,7 +44,7 @@ def environment_facts() -> dict[str, Any]:
         "platform": devices[0].platform,
         "device_kind": devices[0].device_kind,
         "device_count": len(devices),
-        "core_count": _core_count(),
+        "core_count": core_count(),
         "xla_flags": " ".join(sorted(os.environ.get("XLA_FLAGS", "").split())),
         "jax_options": {name: getattr(jax.config, name) for name in _OPTIONS},
     }
@@ -69,12 +71,6 @@ def _processor() -> str:
         return platform.processor()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
-
-
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _show(value: Any) -> str:

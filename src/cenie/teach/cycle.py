@@ -107,7 +107,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     )
     metrics = {
         **_play_metrics(rollout),
-        **{f"level/{name}": jnp.mean(value) for name, value in jax.vmap(setup.statistics)(levels).items()},
+        **{f"level/{name}": jnp.mean(value) for name, value in _statistics(setup, levels).items()},
         **{f"teacher/{name}": value for name, value in teacher_metrics.items()},
         **{f"student/{name}": value for name, value in learn_metrics.items()},
     }
@@ -143,6 +143,19 @@ def split_over_devices(mesh: Mesh | None, tree: Level) -> Level:
         return tree
     sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
     return jax.lax.with_sharding_constraint(tree, sharding)
+
+
+def _statistics(setup: Setup, levels: Level) -> Metrics:
+    """The statistics of every level; each device computes those of its own levels and asks no other.
+
+    A loop in there must not wait for the loops of other devices: XLA does not order an exchange in the
+    condition of a loop against other exchanges, and two of them can wait for each other for ever.
+    """
+    statistics = jax.vmap(setup.statistics)
+    if setup.mesh is None:
+        return statistics(levels)
+    own = PartitionSpec(setup.mesh.axis_names[0])
+    return jax.shard_map(statistics, mesh=setup.mesh, in_specs=own, out_specs=own, check_vma=False)(levels)
 
 
 def _play(setup: Setup, network: Network, levels: Level, key: PRNGKeyArray) -> Rollout:

@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.novelty.devices import side_by_side
 from cenie.teach import buffer as buffers
 from cenie.teach import novelty as novelties
 from cenie.teach.buffer import BufferState
@@ -116,17 +117,10 @@ def tell(
         valid &= best | (assignment.kind != EDIT)
     mix = current_mix(curriculum, state)
 
-    def update() -> tuple[BufferState, Array, Array]:
-        updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
-        return updated, jnp.zeros((), jnp.int32), buffers.count_repeats(assignment.slots)
-
-    def insert() -> tuple[BufferState, Array, Array]:
-        lineage = assignment.parents, assignment.generations
-        offered = (assignment.levels, scores, valid, extras, *lineage)
-        inserted, info = buffers.insert(buffer, *offered, mix, replay.config)
-        return inserted, info.inserted.sum(), (info.duplicates | info.copies).sum()
-
-    present, inserted, duplicates = jax.lax.cond(replayed, update, insert)
+    # Every device does all of this, which is little, rather than wait for the others at every step.
+    present, inserted, duplicates = side_by_side(
+        mesh, lambda _, *seen: _store(replay, *seen), buffer, assignment, scores, valid, extras, mix
+    )
     edit_due = jnp.asarray(False)
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
@@ -147,6 +141,30 @@ def tell(
         metrics |= novelties.metrics(novelty, remembers, present)
     after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
     return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
+
+
+def _store(
+    replay: Replay,
+    buffer: BufferState,
+    assignment: Assignment,
+    scores: Float[Array, "n s"],
+    valid: Bool[Array, " n"],
+    extras: dict[str, Float[Array, " n"]],
+    mix: Float[Array, " s"],
+) -> tuple[BufferState, Int[Array, ""], Int[Array, ""]]:
+    """The buffer after a rollout, how many levels entered it, and how many were there already."""
+
+    def update() -> tuple[BufferState, Array, Array]:
+        updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
+        return updated, jnp.zeros((), jnp.int32), buffers.count_repeats(assignment.slots)
+
+    def insert() -> tuple[BufferState, Array, Array]:
+        lineage = assignment.parents, assignment.generations
+        offered = (assignment.levels, scores, valid, extras, *lineage)
+        inserted, info = buffers.insert(buffer, *offered, mix, replay.config)
+        return inserted, info.inserted.sum(), (info.duplicates | info.copies).sum()
+
+    return jax.lax.cond(assignment.kind == REPLAY, update, insert)
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
