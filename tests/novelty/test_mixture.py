@@ -242,7 +242,7 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
 
     @jax.jit
     def fits_of(wanted: jax.Array) -> mixture.Fits:
-        start = mixture.first_centres(KEY, points, valid, sizes, kind, REG, 1e-3)
+        start = mixture.begin(KEY, points, valid, sizes, kind, REG, 1e-3)
         return mixture.fit_from(start, wanted, 100)
 
     everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
@@ -263,8 +263,8 @@ def test_steps_may_look_at_some_points_only() -> None:
 
     @jax.jit
     def fits_by(mask: jax.Array) -> mixture.Fits:
-        start = mixture.first_centres(KEY, points, valid, sizes, "diag", REG, 1e-3)
-        return mixture.fit_from(start, jnp.ones(2, bool), 100, None, (jnp.arange(N), mask))
+        start = mixture.begin(KEY, points, valid, sizes, "diag", REG, 1e-3)
+        return mixture.fit_from(start, jnp.ones(2, bool), 100, (jnp.arange(N), mask))
 
     some, all_of_them = fits_by(jnp.arange(N) % 2 == 0), fits_by(valid)
     exact = fit_sizes(KEY, points, valid, sizes, "diag", REG)

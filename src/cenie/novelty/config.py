@@ -47,11 +47,11 @@ class CoverageConfig:
     selection: Literal["silhouette", "aic", "bic"] = "silhouette"
     # The silhouette is computed for so many points, drawn uniformly, from which (and from a cheap relative of
     # it that is known for all points) its mean over all is estimated; None: for all, as in the paper.
-    silhouette_rows: int | None = _setting(512, minimum=1)
+    silhouette_rows: int | None = _setting(256, minimum=1)
     # Every size is first fitted to so many points, drawn uniformly, and only those whose silhouette comes
     # within the margin of the best are fitted to all, from the same centres; None: all are, as in the paper.
     screening_points: int | None = _setting(1024, minimum=1)
-    screening_margin: float = _setting(0.05, minimum=0.0)
+    screening_margin: float = _setting(0.04, minimum=0.0)
     # Start each fit from the previous one with as many components instead of from new centres.
     warm_start: bool = False
 

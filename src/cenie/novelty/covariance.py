@@ -83,7 +83,7 @@ _DIAGONAL = Shape(
     unit=lambda k, d: jnp.ones((k, d)),
     per_component=True,
     parameters=lambda k, d: k * d,
-    abreast=(10, 4, 1),
+    abreast=(10, 2, 1),
 )
 
 

@@ -79,27 +79,25 @@ def fit_sizes(
     previous: tuple[Mixture, jax.Array] | None = None,
 ) -> Fits:
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
-    start = first_centres(key, points, valid, sizes, covariance, reg, tolerance)
-    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations, previous)
+    start = begin(key, points, valid, sizes, covariance, reg, tolerance, previous)
+    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations)
 
 
 class Start(NamedTuple):
-    """Where fits of several sizes begin: the points, relative to an origin in their middle, and centres.
+    """Where fits of several sizes begin: the points, relative to an origin in their middle, and mixtures.
 
-    `labels` [m, n] are the nearest of the first centres for each size, smallest size first; `distinct` is
-    how many centres differ.
+    `mixtures` [m, ...] are the first ones of each size, smallest size first; `distinct` is how many of the
+    centres differ.
     """
 
     sizes: range
-    origin: jax.Array
     points: jax.Array
     problem: "_Problem"
-    centres: jax.Array
-    labels: jax.Array
+    mixtures: Mixture
     distinct: jax.Array
 
 
-def first_centres(
+def begin(
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
@@ -107,67 +105,60 @@ def first_centres(
     covariance: CovarianceName,
     reg: float | jax.Array,
     tolerance: float | jax.Array,
+    previous: tuple[Mixture, jax.Array] | None = None,
+    devices: Devices | None = None,
 ) -> Start:
-    """Centres for all sizes from one k-means++ chain among the valid ones of clean points [n, d].
+    """First mixtures of all sizes from one k-means++ chain among the valid ones of clean points [n, d].
 
-    A fit will end when the mean negative log-likelihood falls by less than `tolerance` below the lowest so
-    far; `reg` is added to all variances. Consumes the key.
+    Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
+    mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. A fit will end when
+    the mean negative log-likelihood falls by less than `tolerance` below the lowest so far; `reg` is added
+    to all variances. The work is shared out over `devices`, if there are several. Consumes the key.
     """
     origin = centre(points, valid)
     inside = jnp.where(valid[:, None], points - origin, 0.0)
     chain = kmeans.chain(key, inside, valid, sizes[-1])
-    return Start(
-        sizes=sizes,
-        origin=origin,
-        points=inside,
-        problem=_problem(inside, valid, covariance, reg, tolerance),
-        centres=inside[chain.indices],
-        labels=kmeans.nearest_labels(chain.distances, sizes[0]),
-        distinct=chain.distinct,
-    )
+    centres, labels = inside[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
+    problem = _problem(inside, valid, covariance, reg, tolerance)
+    around_centres = partial(_from_labels, problem, centres, origin, widths=_widths(sizes, devices))
+    largest_first = shared(devices, around_centres, labels[::-1], jnp.array(sizes[::-1]))
+    mixtures = jax.tree.map(lambda leaf: leaf[::-1], largest_first)
+    if previous is not None:
+        old, known = previous
+        mixtures = jax.tree.map(partial(rows_where, known), _moved(old, origin), mixtures)
+    return Start(sizes, inside, problem, mixtures, chain.distinct)
 
 
 def fit_from(
     start: Start,
     wanted: jax.Array,
     max_iterations: int | jax.Array,
-    previous: tuple[Mixture, jax.Array] | None = None,
     some: tuple[jax.Array, jax.Array] | None = None,
     devices: Devices | None = None,
 ) -> Fits:
     """Fit those sizes that are `wanted` [m]; the others stay where they start and are not ok.
 
-    At first every point belongs to its nearest centre, and the means are the centres themselves. `previous`
-    are mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. `some` are
-    indices of points and a mask: if given, the steps of the fits look at these points only. The sizes are
-    shared out over `devices`, if there are several.
+    `some` are indices of points and a mask: if given, the steps of the fits look at these points only. The
+    sizes are shared out over `devices`, if there are several.
     """
     problem = looked_at = start.problem
     if some is not None:
         index, mask = some
         rows = jnp.where(mask[:, None], start.points[index], 0.0)
         looked_at = _problem(rows, mask, problem.covariance, problem.reg, problem.tolerance)
-    sizes = jnp.array(start.sizes)
+    sizes, widths = jnp.array(start.sizes), _widths(start.sizes, devices)
     # Wanted ones first, shared out in turn, from the largest to the smallest: so they are spread evenly, and
     # the largest that can be left on any device is known when the program is compiled.
     order = jnp.lexsort((-sizes, ~wanted))
-    number = 1 if devices is None else devices.number
-    widths = tuple(range(start.sizes[-1], start.sizes[0] - 1, -number))
 
-    def fit(
-        labels: jax.Array, sizes: jax.Array, ok: jax.Array, previous: tuple[Mixture, jax.Array] | None
-    ) -> Fits:
-        mixtures = _from_labels(problem, start.centres, start.origin, labels, sizes, widths)
-        if previous is not None:
-            old, known = previous
-            mixtures = jax.tree.map(partial(rows_where, known), _moved(old, start.origin), mixtures)
+    def fit(mixtures: Mixture, ok: jax.Array) -> Fits:
         mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
         labels, log_likelihood = _judged(problem, _trimmed(problem, mixtures, widths))
         for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
             ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
         return Fits(mixtures, labels, log_likelihood, iterations, ok)
 
-    rows = start.labels, sizes, wanted & (sizes <= start.distinct), previous
+    rows = start.mixtures, wanted & (sizes <= start.distinct)
     fits = shared(devices, fit, *jax.tree.map(lambda leaf: leaf[order], rows))
     return jax.tree.map(lambda leaf: leaf[jnp.argsort(order)], fits)
 
@@ -182,6 +173,11 @@ def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName)
 def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> int:
     """How many free numbers describe a mixture."""
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
+
+
+def _widths(sizes: range, devices: Devices | None) -> tuple[int, ...]:
+    """The most components that the mixtures of one device have, if sizes are dealt out from the largest."""
+    return tuple(range(sizes[-1], sizes[0] - 1, -1 if devices is None else -devices.number))
 
 
 class _Problem(NamedTuple):

@@ -52,17 +52,18 @@ def fit(
     """
     fit_key, score_key, draw_key = jax.random.split(key, 3)
     sizes = sizes_of(config)
-    start = mixture.first_centres(
-        fit_key, points, valid, sizes, config.covariance, config.reg, config.tolerance
+    start = mixture.begin(
+        fit_key,
+        points,
+        valid,
+        sizes,
+        config.covariance,
+        config.reg,
+        config.tolerance,
+        previous.starts,
+        devices,
     )
-
-    fit_sizes = partial(
-        mixture.fit_from,
-        start,
-        max_iterations=config.max_iterations,
-        previous=previous.starts,
-        devices=devices,
-    )
+    fit_sizes = partial(mixture.fit_from, start, max_iterations=config.max_iterations, devices=devices)
     everything = jnp.ones(len(sizes), bool)
     if not _screens(config, points):
         fits = fit_sizes(everything)
