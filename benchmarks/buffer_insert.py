@@ -46,15 +46,15 @@ def ours(capacity: int, columns: int) -> tuple[Any, dict[str, Call]]:
     def insert(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
         n = scores.shape[0]
         facts = (jnp.ones(n, bool), {"max_return": scores[:, 0]}, jnp.full(n, -1), jnp.zeros(n, jnp.int32))
-        return buffer.insert(state, levels, scores, *facts, mix, config)
+        return buffer.insert(state, levels, buffer.recognise(state, levels), scores, *facts, mix, config)
 
     def sample(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
         slots, state = buffer.sample(state, jax.random.key(0), BATCH, mix, config.priority)
         return state, (slots, buffer.levels_at(state, slots))
 
     def update(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
-        slots, returns = jnp.arange(BATCH), {"max_return": scores[:, 0]}
-        return buffer.update(state, slots, scores, jnp.ones(BATCH, bool), returns), ()
+        batch, returns = buffer.drawn_from(jnp.arange(BATCH)), {"max_return": scores[:, 0]}
+        return buffer.update(state, batch, scores, jnp.ones(BATCH, bool), returns), ()
 
     names = [f"score{j}" for j in range(columns)]
     state = buffer.init(one_level(), capacity, names)

@@ -73,6 +73,14 @@ def test_evaluations_are_made_before_during_and_after_training(finished):
     assert any(4 <= u < 6 for u in updates)
 
 
+def test_bug_training_says_nothing_of_levels_that_are_never_scored(tmp_path):
+    """Said once before training, where it can be foreseen, and once when it has happened."""
+    config = tiny("plr", env__max_steps=250, teacher__replay__min_fill=1.0, updates=12)
+    printed = run(config, tmp_path / "run")
+    assert printed.count("may end before an episode does (up to 250 steps)") == 1
+    assert printed.count("levels played so far completed no episode") == 1
+
+
 def test_the_fit_of_the_coverage_model_is_timed(tmp_path):
     run(tiny("plr-cenie"), tmp_path / "run")
     rows = [json.loads(line) for line in (tmp_path / "run" / "timing.jsonl").read_text().splitlines()]

@@ -14,7 +14,6 @@ class Entry:
     scores: list[float]
     max_return: float
     last: int
-    born: int
     number: int
     parent: int
     generation: int
@@ -30,6 +29,7 @@ class Sampler:
     transform: str = "rank"
     insertion: str = "mixture"
     repeated: str = "average"
+    victim: str = "least-likely"
     clock: int = 0
     next_number: int = 0
     entries: list[Entry] = field(default_factory=list)
@@ -92,53 +92,66 @@ class Sampler:
             if score is not None:
                 self.entries[slot].scores = score
 
-    def combine(self, scores, valid):
+    def combine(self, scores, valid, which=-1):
         """One score of several plays, or None if none of them counts."""
         good = [s for s, v in zip(scores, valid) if v and all(map(math.isfinite, s))]
         if not good:
             return None
         if self.repeated == "last":
-            return list(good[-1])
+            return list(good[which])
         return [sum(column) / len(good) for column in zip(*good)]
 
     # -- insertion -------------------------------------------------------------------------------------
 
-    def insert(self, levels, scores, valid, returns, parents, generations):
+    def insert(self, levels, scores, valid, returns, parents, generations, first_scores=None):
         """Returns the slot of each level after the batch, or None."""
+        first_scores = scores if first_scores is None else first_scores
         for i, level in enumerate(levels):
             plays = [j for j, other in enumerate(levels) if other == level]
             if plays[0] == i:
                 score = self.combine([scores[j] for j in plays], [valid[j] for j in plays])
+                entry = score
+                if self.repeated == "last":
+                    entry = self.combine([first_scores[j] for j in plays], [valid[j] for j in plays], 0)
                 best = max((returns[j] for j in plays if math.isfinite(returns[j])), default=-math.inf)
-                self.offer(level, score, best, parents[i], generations[i])
-            else:
-                self.clock += 1
+                behind = len(levels) - 1 - i
+                self.offer(level, score, entry, best, parents[i], generations[i], self.clock - behind)
         stored = [e.level for e in self.entries]
         return [stored.index(level) if level in stored else None for level in levels]
 
-    def offer(self, level, score, best, parent, generation):
+    def offer(self, level, score, entry_score, best, parent, generation, seen):
         for entry in self.entries:
             if entry.level == level:
-                self.clock += 1
-                entry.last = self.clock
+                entry.last = seen
                 entry.max_return = max(entry.max_return, best)
                 entry.scores = entry.scores if score is None else score
                 return
         victim = None
         if score is not None and len(self.entries) == self.capacity:
-            p = self.probabilities()
-            victim = p.index(min(p))
-            if not self.beats(score, victim):
+            victim = self.worst()
+            if not self.beats(entry_score, victim):
                 score = None
-        self.clock += 1
         if score is None:
             return
-        new = Entry(level, score, best, self.clock, self.clock, self.next_number, parent, generation)
+        new = Entry(level, score, best, seen, self.next_number, parent, generation)
         self.next_number += 1
         if victim is None:
             self.entries.append(new)
         else:
             self.entries[victim] = new
+
+    def worst(self):
+        """The slot of the lowest probability; of equal ones the worst ranked."""
+        p = self.probabilities()
+        if self.victim == "lowest-score":
+            p = self.mixture([(e.scores, e.number) for e in self.entries])
+        lowest = [slot for slot, chance in enumerate(p) if chance <= min(p) * (1 + 1e-9)]
+        columns = [[(e.scores[j], e.number) for e in self.entries] for j in range(len(self.mix))]
+
+        def depth(slot):
+            return sum(w * self.rank(pairs, slot) for w, pairs in zip(self.mix, columns))
+
+        return max(lowest, key=depth)
 
     def beats(self, score, victim):
         if self.insertion == "raw":

@@ -1,5 +1,6 @@
 """The level buffer against a sampler in plain Python, its invariants, and named bugs of other code."""
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jax import lax
 
 from cenie.teach import buffer, identity
 from cenie.teach.config import PriorityConfig, ReplayConfig
+from tests.teach.original_sampler import OriginalSampler
 from tests.teach.sampler_oracle import Sampler
 
 CAPACITY, BATCH, STEPS = 6, 4, 10
@@ -34,7 +36,9 @@ def offer(state, numbers, scores, valid, mix, config):
     n = scores.shape[0]
     facts = (jnp.arange(n, dtype=jnp.int32), jnp.full(n, 2, jnp.int32))
     extras = {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)}
-    return buffer.insert(state, numbered(numbers), scores, valid, extras, *facts, mix, config)
+    levels = numbered(numbers)
+    batch = buffer.recognise(state, levels)
+    return buffer.insert(state, levels, batch, scores, valid, extras, *facts, mix, config)
 
 
 insert = jax.jit(offer, static_argnums=5)
@@ -73,7 +77,7 @@ def rescore(state, slots, scores, returns, valid=None, repeated="average"):
     valid = [True] * count if valid is None else list(valid)
     return renew(
         state,
-        jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32),
+        buffer.drawn_from(jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32)),
         jnp.asarray([*scores, *[0.0] * pad], jnp.float32)[:, None],
         jnp.asarray([*valid, *[False] * pad]),
         {"max_return": jnp.asarray([*returns, *[0.0] * pad], jnp.float32)},
@@ -90,6 +94,7 @@ VARIANTS = {
         ReplayConfig(priority=PriorityConfig(ties="average", temperature=0.7, staleness_coef=0.5)),
     ),
     "dcd": ((1.0,), ReplayConfig(insertion="raw", repeated="last")),
+    "lowest score": ((0.5, 0.5), ReplayConfig(victim="lowest-score")),
     "plr without staleness": ((1.0,), ReplayConfig(priority=PriorityConfig(staleness_coef=0.0))),
     "power": (
         (0.6, 0.4),
@@ -110,6 +115,7 @@ def random_operations(rng, sequences, columns):
         "seed": rng.integers(0, 2**31, (sequences, STEPS)),
         "number": rng.integers(0, 15, shape),
         "scores": scores.astype(np.float32),
+        "first_scores": (rng.integers(-2, 6, scores.shape) / 2.0).astype(np.float32),
         "valid": rng.random(shape) < 0.85,
         "returns": returns.astype(np.float32),
     }
@@ -125,13 +131,14 @@ def run_library(operations, mix, config):
         def replay(state):
             key = jax.random.key(op["seed"])
             slots, state = buffer.sample(state, key, BATCH, mix, config.priority)
-            return buffer.update(state, slots, op["scores"], op["valid"], extras, config.repeated), slots
+            batch = buffer.drawn_from(slots)
+            return buffer.update(state, batch, op["scores"], op["valid"], extras, config.repeated), slots
 
         def offered(state):
-            facts = (op["number"], op["number"] % 4)
-            state, info = buffer.insert(
-                state, numbered(op["number"]), op["scores"], op["valid"], extras, *facts, mix, config
-            )
+            levels, facts = numbered(op["number"]), (op["number"], op["number"] % 4)
+            batch = buffer.recognise(state, levels)
+            offers = (levels, batch, op["scores"], op["valid"], extras, *facts)
+            state, info = buffer.insert(state, *offers, mix, config, op["first_scores"])
             return state, info.slots
 
         replayed = op["replay"] & (state.size > 0)
@@ -149,7 +156,6 @@ def assert_same(state, oracle):
     assert (state.size, state.clock, state.next_id) == (size, oracle.clock, oracle.next_number)
     for name, expected in {
         "last_played": [e.last for e in entries],
-        "inserted_at": [e.born for e in entries],
         "ids": [e.number for e in entries],
         "parents": [e.parent for e in entries],
         "generations": [e.generation for e in entries],
@@ -167,7 +173,7 @@ def assert_same(state, oracle):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_agrees_with_plain_python_over_200_sequences(variant):
-    """Five variants, so 1,000 random sequences of draws, updates and insertions in all."""
+    """Six variants, so 1,200 random sequences of draws, updates and insertions in all."""
     mix, config = VARIANTS[variant]
     operations = random_operations(np.random.default_rng(len(variant)), 200, len(mix))
     replayed, slots, uniforms, states = run_library(operations, mix, config)
@@ -182,6 +188,7 @@ def test_agrees_with_plain_python_over_200_sequences(variant):
             config.priority.transform,
             config.insertion,
             config.repeated,
+            config.victim,
         )
         for t in range(STEPS):
             op = {name: values[i, t].tolist() for name, values in operations.items()}
@@ -192,7 +199,13 @@ def test_agrees_with_plain_python_over_200_sequences(variant):
             else:
                 numbers = op["number"]
                 stored = oracle.insert(
-                    numbers, op["scores"], op["valid"], op["returns"], numbers, [n % 4 for n in numbers]
+                    numbers,
+                    op["scores"],
+                    op["valid"],
+                    op["returns"],
+                    numbers,
+                    [n % 4 for n in numbers],
+                    op["first_scores"],
                 )
                 assert slots[i, t].tolist() == [-1 if s is None else s for s in stored]
             assert_same(jax.tree.map(lambda leaf, i=i, t=t: leaf[i, t], states), oracle)
@@ -207,7 +220,7 @@ def test_agrees_with_plain_python_over_200_sequences(variant):
 @functools.partial(jax.jit, static_argnums=1)
 def inspect(state, config):
     slots, state = buffer.sample(state, jax.random.key(0), 8, SINGLE, config)
-    found = buffer.find(state, buffer.levels_at(state, slots))
+    found = buffer.recognise(state, buffer.levels_at(state, slots)).slot
     return buffer.probabilities(state, SINGLE, config), slots, found
 
 
@@ -248,7 +261,6 @@ def nearly_full(state, size, rng):
         scores=jnp.asarray(rng.random((count, 1)), jnp.float32),
         extras={"max_return": jnp.zeros(count)},
         last_played=jnp.arange(1, count + 1),
-        inserted_at=jnp.arange(1, count + 1),
         ids=jnp.where(jnp.arange(count) < size, jnp.arange(count), -1),
         parents=jnp.full(count, -1),
         generations=jnp.zeros(count, jnp.int32),
@@ -273,7 +285,7 @@ def test_equal_scores_never_replace_anything():
     after, info = put(state, range(4, 8), np.ones(4))
     assert info.inserted == [False] * 4
     np.testing.assert_array_equal(after.ids, state.ids)
-    assert int(after.clock) == 8
+    assert int(after.clock) == 0
 
 
 def test_raw_insertion_lets_an_equal_score_in():
@@ -290,7 +302,7 @@ def test_all_copies_of_one_level_take_one_slot():
     assert float(state.extras["max_return"][0]) == 6.0
     assert info.copies == [False, True, True, True]
     assert info.slots == [0, 0, 0, 0]
-    assert int(state.clock) == 4
+    assert int(state.clock) == 0
 
 
 def test_level_met_again_is_updated_in_place():
@@ -301,8 +313,8 @@ def test_level_met_again_is_updated_in_place():
     np.testing.assert_array_equal(after.scores[:, 0], [1.0, 15.0, 3.0, 0.0])
     np.testing.assert_array_equal(after.extras["max_return"], [1.0, 20.0, 3.0, 4.0])
     np.testing.assert_array_equal(after.ids, state.ids)
-    np.testing.assert_array_equal(after.inserted_at, state.inserted_at)
-    np.testing.assert_array_equal(after.staleness, [7, 3, 5, 1])
+    np.testing.assert_array_equal(state.staleness, [3, 2, 1, 0])
+    np.testing.assert_array_equal(after.staleness, [3, 3, 1, 1])
 
 
 def test_levels_with_one_fingerprint_are_still_told_apart(monkeypatch):
@@ -317,8 +329,8 @@ def test_levels_with_one_fingerprint_are_still_told_apart(monkeypatch):
     state = again(again(empty(8), jnp.array([1, 2, 1, 3])), jnp.array([4, 3, 2, 5]))
     assert int(state.size) == 5
     np.testing.assert_array_equal(state.scores[:5, 0], [1, 2, 3, 4, 5])
-    found = jax.jit(lambda numbers: buffer.find(state, numbered(numbers)))(jnp.array([5, 6, 1]))
-    np.testing.assert_array_equal(found, [4, -1, 0])
+    look = jax.jit(lambda numbers: buffer.recognise(state, numbered(numbers)))
+    np.testing.assert_array_equal(look(jnp.array([5, 6, 1])).slot, [4, -1, 0])
 
 
 def test_levels_of_different_types_are_compared_by_their_bits():
@@ -401,7 +413,7 @@ def test_a_drawn_level_is_fresh_for_the_next_draw_of_the_batch():
     slots, state = draw(state, jax.random.key(0), 64, SINGLE, PriorityConfig(staleness_coef=1.0))
     assert (np.diff(np.asarray(slots)) != 0).all()
     assert set(np.asarray(slots).tolist()) == {0, 1, 2, 3}
-    assert int(state.clock) == 68
+    assert int(state.clock) == 64
 
 
 def test_drawing_from_an_empty_buffer_and_updating_it_changes_no_score():
@@ -431,6 +443,83 @@ def test_types_do_not_change():
 def test_count_repeats():
     assert int(buffer.count_repeats(jnp.array([3, 1, 3, 3, 0, 1]))) == 3
     assert int(buffer.count_repeats(jnp.array([2]))) == 0
+
+
+# -- bugs of our own -----------------------------------------------------------------------------------
+
+
+def test_bug_newcomers_of_a_batch_replace_each_other():
+    """Every offer once aged all stored levels, so that the newcomer accepted just before was the next to go.
+
+    The same stream of scores and draws for the original code's rule and for ours: the same levels stay.
+    """
+    config = ReplayConfig(capacity=1000, insertion="raw", repeated="last")
+    rng = np.random.default_rng(5)
+    state = nearly_full(empty(1000), 1000, rng)
+    # Of a buffer from which levels have been drawn for a while.
+    state = eqx.tree_at(lambda s: s.last_played, state, jnp.asarray(rng.permutation(1000) + 1, jnp.int32))
+    original = OriginalSampler(state.scores[:, 0], state.staleness, 0.3, 0.3)
+    kept, stayed = [], []
+    for batch in range(12):
+        if batch % 2:
+            scores = rng.random((32, 1)).astype(np.float32) ** 0.5
+            before = int(state.next_id)
+            numbers = jnp.arange(32) + 10**6 * (batch + 1)
+            state, info = insert(state, numbers, jnp.asarray(scores), jnp.ones(32, bool), SINGLE, config)
+            kept.append(original.insert(scores[:, 0].astype(np.float64)))
+            stayed.append(int((np.asarray(state.ids) >= before).sum()))
+            assert int((info.inserted & (info.slots >= 0)).sum()) == stayed[-1]
+            np.testing.assert_array_equal(state.ids, original.numbers)
+            np.testing.assert_array_equal(state.staleness, original.staleness)
+        else:
+            slots, state = draw(state, jax.random.key(batch), 32, SINGLE, config.priority)
+            for slot in np.asarray(slots):
+                original.draw(slot)
+    assert stayed == kept
+    assert np.mean(stayed) > 2.5
+
+
+def test_rising_scores_do_not_share_one_slot():
+    """Of 8 rising scores offered to 40 levels all were accepted, and 1 was left."""
+    config = ReplayConfig(capacity=40, victim="lowest-score")
+    state = nearly_full(empty(40), 40, np.random.default_rng(0))
+    scores = jnp.linspace(2.0, 3.0, 8)[:, None]
+    for victim, left in (("lowest-score", 8), ("least-likely", 3)):
+        chosen = dataclasses.replace(config, victim=victim)
+        after, info = insert(state, 1000 + jnp.arange(8), scores, jnp.ones(8, bool), SINGLE, chosen)
+        assert bool(info.inserted.all())
+        assert int((after.ids >= int(state.next_id)).sum()) >= left
+
+
+def test_offers_do_not_age_the_stored_levels():
+    state, _ = put(empty(8), range(4), np.arange(4.0), ReplayConfig(capacity=8))
+    after, _ = put(state, range(4, 8), np.arange(4.0), ReplayConfig(capacity=8))
+    np.testing.assert_array_equal(after.staleness[:4], state.staleness[:4])
+
+
+def test_bug_dcd_preset_decides_entry_by_the_last_play():
+    """In the original code the first completed episode decides, and the last one is stored."""
+    config = ReplayConfig(capacity=4, insertion="raw", repeated="last", priority=COLD.priority)
+    state, _ = put(empty(), range(4), np.full(4, 5.0), config)
+    levels = numbered([7, 8, 7, 8])
+    scores, first = (jnp.asarray(rows, jnp.float32)[:, None] for rows in ([1, 9, 6, 8], [6, 4, 0, 9]))
+    after, info = jax.jit(
+        lambda state: buffer.insert(
+            state,
+            levels,
+            buffer.recognise(state, levels),
+            scores,
+            jnp.ones(4, bool),
+            {"max_return": jnp.zeros(4)},
+            jnp.zeros(4, jnp.int32),
+            jnp.zeros(4, jnp.int32),
+            SINGLE,
+            config,
+            first,
+        )
+    )(state)
+    assert np.asarray(info.inserted).tolist() == [True, False, False, False]
+    assert sorted(np.asarray(after.scores)[:, 0].tolist()) == [5.0, 5.0, 5.0, 6.0]
 
 
 # -- bugs of other implementations ---------------------------------------------------------------------

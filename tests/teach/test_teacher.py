@@ -1,12 +1,20 @@
-"""Choosing parents, lineage, and the memory of a level's best return."""
+"""Choosing parents, lineage, the memory of a level's best return, and rollouts made by hand."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from cenie.run.build import build, compiled_cycles, place
-from cenie.teach.curriculum import EDIT, REPLAY, Editing
+from cenie.teach import teacher
+from cenie.teach.config import ReplayConfig
+from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, Editing, Replay, Score
 from cenie.teach.cycle import init
+from cenie.teach.scores import SCORES
 from cenie.teach.teacher import select_parents
+from cenie.types import Advantages, Rollout
 from tests.tiny import tiny
 
 MANY_UPDATES = jnp.asarray(1000)
@@ -88,3 +96,119 @@ def test_best_return_of_a_level_is_never_forgotten():
             old, new = (np.asarray(s.buffer.extras["max_return"]) for s in (before, after))
             assert (new >= old).all()
     assert replays > 2
+
+
+# -- rollouts made by hand: a level is a number, and an advantage is its reward -------------------------
+
+LEVELS = 4
+
+
+def curriculum(score, editing=None, **replay) -> Curriculum:
+    config = ReplayConfig(**{"capacity": LEVELS, **replay})
+    parts = Replay(config, (Score("regret", SCORES[score]),))
+    return Curriculum(lambda key: jnp.int32(0), False, parts, editing)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def tell(method, state, kind, levels, reward, done, slots):
+    zeros = jnp.zeros_like(reward)
+    rollout = Rollout(
+        observation=(),
+        action=zeros,
+        log_prob=zeros,
+        value=zeros,
+        reward=reward,
+        terminated=done,
+        truncated=jnp.zeros_like(done),
+        solved=jnp.zeros_like(done),
+        start=zeros > 0,
+        memory=(),
+        last_value=zeros[:, 0],
+    )
+    nothing = jnp.zeros(LEVELS, jnp.int32)
+    assignment = Assignment(kind, levels, kind == REPLAY, slots, nothing - 1, nothing)
+    return teacher.tell(
+        method, state, assignment, rollout, Advantages(reward, reward), 0.99, jax.random.key(0)
+    )
+
+
+def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):
+    """Tell of four levels; `ends` are the last steps of episodes, in the same order as the rewards."""
+    state = teacher.init(method, LEVELS) if state is None else state
+    return tell(
+        method,
+        state,
+        jnp.asarray(kind, jnp.int32),
+        jnp.asarray(levels, jnp.int32),
+        jnp.asarray(rewards, jnp.float32),
+        jnp.asarray(ends, bool),
+        jnp.asarray(slots, jnp.int32),
+    )
+
+
+def scores_of(state):
+    return dict(
+        zip(np.asarray(state.replay.buffer.levels).tolist(), state.replay.buffer.scores[:, 0].tolist())
+    )
+
+
+@pytest.mark.parametrize("kind", [NEW, EDIT])
+def test_bug_maxmc_forgets_the_best_return_of_a_stored_level_met_again(kind):
+    """Return 1.0, then an identical child with 0.25: the score was 0.25."""
+    method = curriculum("maxmc")
+    state, _ = told(method, None, [7, 8, 9, 5], [[1.0], [0.5], [0.5], [0.5]], [[True]] * 4)
+    state, _ = told(method, state, [7, 8, 9, 5], [[0.25]] * 4, [[True]] * 4, kind)
+    assert scores_of(state) == {7: 1.0, 8: 0.5, 9: 0.5, 5: 0.5}
+
+
+def test_bug_copies_in_one_new_batch_do_not_share_their_best_return():
+    method = curriculum("maxmc")
+    state, _ = told(method, None, [7, 7, 9, 5], [[1.0], [0.25], [0.5], [0.5]], [[True]] * 4)
+    assert scores_of(state)[7] == 1.0
+
+
+def test_bug_unfinished_column_of_an_easy_parent_counts_as_score_0():
+    """And a level drawn several times was judged by its first column."""
+    edit = Editing(lambda key, level: level, 1.0, "easy")
+    method = curriculum("pvl", edit)
+    state, _ = told(method, None, [1, 2, 3, 4], [[1.0], [2.0], [3.0], [4.0]], [[True]] * 4)
+    slots = [3, 0, 1, 1]
+    rewards, ends = [[9.0], [1.0], [0.0], [7.0]], [[False], [True], [True], [True]]
+    state, _ = told(method, state, [4, 1, 2, 2], rewards, ends, REPLAY, slots)
+    past = state.replay
+    np.testing.assert_array_equal(past.buffer.scores[:, 0], [1.0, 3.5, 3.0, 4.0])
+    assignment, _ = jax.jit(lambda s: teacher.ask(method, s, jax.random.key(1), LEVELS))(state)
+    assert int(assignment.kind) == EDIT
+    # Level 1 first, then level 2 (average 3.5), then level 4 (unfinished: still 4.0).
+    assert np.asarray(assignment.levels).tolist()[:3] == [1, 2, 4]
+
+
+def test_bug_dcd_preset_decides_by_the_last_episode_of_a_column():
+    """Two episodes of one step each: the score of the first decides, that of the last is stored."""
+    method = curriculum("pvl", insertion="raw", repeated="last")
+    both = [[True, True]] * 4
+    state, _ = told(method, None, [1, 2, 3, 4], [[5.0, 5.0]] * 4, both)
+    rewards = [[6.0, 4.5], [1.0, 9.0], [1.0, 9.0], [1.0, 9.0]]
+    state, metrics = told(method, state, [5, 6, 7, 8], rewards, both)
+    # Level 4 was offered last and is the least stale of four equal ones.
+    assert scores_of(state) == pytest.approx({1: 5.0, 2: 5.0, 3: 5.0, 5: 4.5})
+    assert int(metrics["inserted"]) == int(metrics["stayed"]) == 1
+
+
+def test_unfinished_columns_are_counted_and_can_be_scored():
+    rewards, ends = [[1.0, 2.0], [3.0, 0.0], [0.0, 4.0], [5.0, 5.0]], [[False, False]] * 3 + [[True, False]]
+    state, metrics = told(curriculum("pvl"), None, [1, 2, 3, 4], rewards, ends)
+    assert (int(metrics["unscored"]), int(metrics["inserted"])) == (3, 1)
+    scored = curriculum("pvl", unfinished="score")
+    state, metrics = told(scored, None, [1, 2, 3, 4], rewards, ends)
+    assert (int(metrics["unscored"]), int(metrics["inserted"])) == (0, 4)
+    # The tail behind a completed episode is left out as ever.
+    assert scores_of(state) == {1: 1.5, 2: 1.5, 3: 2.0, 4: 5.0}
+
+
+def test_equal_scores_are_noticed():
+    method, ends = curriculum("pvl"), [[True]] * 4
+    assert bool(told(method, None, [1, 2, 3, 4], [[0.0]] * 4, ends)[1]["equal_scores"])
+    assert not bool(told(method, None, [1, 2, 3, 4], [[0.0], [0.0], [1.0], [0.0]], ends)[1]["equal_scores"])
+    only_one = [[True], [False], [False], [False]]
+    assert not bool(told(method, None, [1, 2, 3, 4], [[0.0]] * 4, only_one)[1]["equal_scores"])

@@ -24,6 +24,7 @@ from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
+from cenie.run.watch import Watch, remedy, too_short
 from cenie.teach.cycle import Counters, Setup, TrainState, init
 
 FORMAT = 1
@@ -63,6 +64,7 @@ class _Run:
     table: EvaluationTable
     sinks: Sinks
     fit: "_FitClock | None"
+    watch: Watch
     failed_checkpoints: int = 0
 
     @property
@@ -117,7 +119,10 @@ def train(config: Config, directory: RunDirectory, progress: Progress, *, resume
 
 def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume: bool) -> _Run:
     domain, setup = build(config)
-    novelty = setup.curriculum.novelty
+    replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
+    longest = setup.environment.max_steps
+    for message in too_short(replay, config.student.num_steps, longest):
+        progress.note(message)
     state = init(setup, config.seed)
     cycle = 0
     if resume:
@@ -146,6 +151,7 @@ def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
         fit=None if novelty is None else _FitClock(novelty.coverage, setup.mesh),
+        watch=Watch(replay, remedy(longest)),
     )
 
 
@@ -162,6 +168,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     run.timing.write([{"cycle": counters.cycles, "seconds": seconds, "steps_per_second": steps / seconds}])
     for row in rows:
         run.sinks.log(row)
+        _watch(run, row)
     run.progress.advance(
         counters.updates, counters.rollouts * run.steps_per_rollout, steps / seconds, rows[-1]
     )
@@ -172,6 +179,12 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     if finished or _crossed(before.updates, counters.updates, run.config.run.checkpoint_every):
         _checkpoint(run, counters)
     return counters
+
+
+def _watch(run: _Run, row: dict[str, Any]) -> None:
+    unscored, equal = row.get("teacher/unscored", 0), row.get("teacher/equal_scores", False)
+    for message in run.watch.look(run.config.student.num_levels, unscored, equal):
+        run.progress.note(message)
 
 
 def _rows(

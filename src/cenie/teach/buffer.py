@@ -1,8 +1,9 @@
 """The level buffer: a fixed number of slots, filled from the front. Pure functions over a frozen state.
 
-Time is counted in plays: the clock advances by 1 for every level drawn for replay and for every level
-offered for insertion, accepted or not. The staleness of a slot is the clock minus the time at which its
-level was last drawn, inserted, or offered again.
+Time is counted in draws: the clock advances by 1 for every level drawn for replay; new levels do not age the
+stored ones. The staleness of a slot is the clock minus the time at which its level was last drawn. A level
+that is offered begins as stale as there are levels behind it in its batch, as in the original code: if all
+began at 0, each newcomer would be the least likely level of all, and the next one would replace it.
 """
 
 import math
@@ -33,7 +34,6 @@ class BufferState(eqx.Module):
     scores: Float[Array, "c s"]
     extras: dict[str, Float[Array, " c"]]
     last_played: Int[Array, " c"]
-    inserted_at: Int[Array, " c"]
     ids: Int[Array, " c"]
     parents: Int[Array, " c"]
     generations: Int[Array, " c"]
@@ -55,6 +55,21 @@ class BufferState(eqx.Module):
     @property
     def staleness(self) -> Int[Array, " c"]:
         return self.clock - self.last_played
+
+
+class Recognised(eqx.Module):
+    """Which of `n` played levels are the same level, and which are stored.
+
+    `leader` is the first level of the batch with the same bits, `slot` where it is stored, or -1.
+    """
+
+    leader: Int[Array, " n"]
+    slot: Int[Array, " n"]
+
+    @property
+    def together(self) -> Bool[Array, "n n"]:
+        """Pairs of plays of one level."""
+        return self.leader[:, None] == self.leader
 
 
 class Insertion(eqx.Module):
@@ -85,7 +100,6 @@ def init(
         scores=jnp.zeros((capacity, len(score_names)), jnp.float32),
         extras={name: jnp.full(capacity, -jnp.inf, jnp.float32) for name in extras},
         last_played=column(0),
-        inserted_at=column(0),
         ids=column(-1),
         parents=column(-1),
         generations=column(0),
@@ -152,9 +166,31 @@ def sample(
     return slots, eqx.tree_at(lambda s: (s.last_played, s.clock), state, (last_played, clock))
 
 
+def recognise(state: BufferState, levels: Level) -> Recognised:
+    """Compare levels with each other and with the stored ones."""
+    bits = identity.words(levels)
+    prints = identity.fingerprint(bits)
+    everyone = jnp.ones(prints.shape[0], bool)
+    leader = identity.first_equal(bits, prints, prints, everyone, lambda index: bits[index])
+    found = identity.first_equal(
+        bits, prints, state.fingerprints, state.mask, lambda slots: identity.words(levels_at(state, slots))
+    )
+    return Recognised(leader, jnp.where(found < state.capacity, found, -1))
+
+
+def drawn_from(slots: Int[Array, " n"]) -> Recognised:
+    """What `recognise` would say of levels that were drawn from these slots, without looking at them."""
+    return Recognised(jnp.argmax(slots[:, None] == slots, axis=1), slots)
+
+
+def remembered(state: BufferState, name: str, batch: Recognised) -> Float[Array, " n"]:
+    """The running maximum `name` of each level, -inf for those that are not stored."""
+    return jnp.where(batch.slot >= 0, state.extras[name][batch.slot], -jnp.inf)
+
+
 def update(
     state: BufferState,
-    slots: Int[Array, " n"],
+    batch: Recognised,
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
     extras: Mapping[str, Float[Array, " n"]],
@@ -166,12 +202,11 @@ def update(
     are not valid or not finite leave the old score; `extras` can only grow. Ages do not change: that
     happened when the slots were drawn.
     """
-    stored = slots < state.size
-    together = slots[:, None] == slots
-    merged, usable = _merge(together, scores, valid & stored, repeated)
-    targets = jnp.where(usable, slots, state.capacity)
+    stored = batch.slot < state.size
+    merged, usable = _merge(batch.together, scores, valid & stored, repeated)
+    targets = jnp.where(usable, batch.slot, state.capacity)
     grown = {
-        name: values.at[jnp.where(stored, slots, state.capacity)].max(_seen(extras[name]), mode="drop")
+        name: values.at[jnp.where(stored, batch.slot, state.capacity)].max(_seen(extras[name]), mode="drop")
         for name, values in state.extras.items()
     }
     # Rows of one slot all write the same merged value, so that their order does not matter.
@@ -183,6 +218,7 @@ def update(
 def insert(
     state: BufferState,
     levels: Level,
+    batch: Recognised,
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
     extras: Mapping[str, Float[Array, " n"]],
@@ -190,48 +226,44 @@ def insert(
     generations: Int[Array, " n"],
     mix: Float[Array, " s"],
     config: ReplayConfig,
+    first_scores: Float[Array, "n s"] | None = None,
 ) -> tuple[BufferState, Insertion]:
     """Offer `n` levels one after another; see `insertion` for the rule.
 
-    Equal levels of the batch are one level, offered where the first of them stands, with the average (or
-    the last) of their valid scores. A level that is stored already gets the new score and counts as
-    played now. Levels without a valid finite score never enter.
+    `batch` is what `recognise` says of them. Equal levels of the batch are one level, offered where the first
+    of them stands, with the average (or the last) of their valid scores. Where the last score is stored, the
+    first one decides about the entry, `first_scores` being those of the first episodes (as in the original
+    code). A level that is stored already gets the new score and counts as played now. Levels without a valid
+    finite score never enter.
     """
     n = parents.shape[0]
-    bits = identity.words(levels)
-    prints = identity.fingerprint(bits)
-    leader = identity.first_equal(bits, prints, prints, jnp.ones(n, bool), lambda index: bits[index])
-    together = leader[:, None] == leader
+    together = batch.together
     merged, eligible = _merge(together, scores, valid, config.repeated)
+    entry = merged
+    if config.repeated == "last":
+        entry, _ = _merge(together, scores if first_scores is None else first_scores, valid, "first")
     seen = {name: _shared_max(together, _seen(extras[name])) for name in state.extras}
 
     start = insertion.standing(
         state.scores, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
     )
-    known = _find(state, bits, prints)
-    known_slot = jnp.minimum(known, state.capacity - 1)
-    copies = leader < jnp.arange(n)
+    copies = batch.leader < jnp.arange(n)
     offers = insertion.Offer(
         scores=merged,
+        entry=entry,
         eligible=eligible,
         merged=copies,
-        known_slot=known_slot,
-        known_id=jnp.where(known < state.capacity, state.ids[known_slot], -1),
+        known_slot=jnp.maximum(batch.slot, 0),
+        known_id=jnp.where(batch.slot >= 0, state.ids[batch.slot], -1),
+        behind=jnp.arange(n - 1, -1, -1, dtype=jnp.int32),
     )
     end, verdict = insertion.offer_all(start, offers, mix, config)
 
     held = (verdict.inserted | verdict.known) & (end.ids[verdict.slot] == verdict.id)
     slots = jnp.where(held, verdict.slot, -1)
-    facts = (levels, parents, generations, verdict.clock, prints)
-    state = _write(state, end, slots, verdict.inserted, facts, seen)
-    return state, Insertion(slots[leader], verdict.inserted, verdict.known, copies)
-
-
-def find(state: BufferState, levels: Level) -> Int[Array, " n"]:
-    """The slot of each level, or -1 if it is not stored."""
-    bits = identity.words(levels)
-    found = _find(state, bits, identity.fingerprint(bits))
-    return jnp.where(found < state.capacity, found, -1)
+    prints = identity.fingerprint(identity.words(levels))
+    state = _write(state, end, slots, verdict.inserted, (levels, parents, generations, prints), seen)
+    return state, Insertion(slots[batch.leader], verdict.inserted, verdict.known, copies)
 
 
 def count_repeats(slots: Int[Array, " n"]) -> Int[Array, ""]:
@@ -240,18 +272,12 @@ def count_repeats(slots: Int[Array, " n"]) -> Int[Array, ""]:
     return (ordered[1:] == ordered[:-1]).sum()
 
 
-def _find(state: BufferState, bits: UInt32[Array, "n w"], prints: UInt32[Array, " n"]) -> Int[Array, " n"]:
-    return identity.first_equal(
-        bits, prints, state.fingerprints, state.mask, lambda slots: identity.words(levels_at(state, slots))
-    )
-
-
 def _write(
     state: BufferState,
     end: insertion.Standing,
     slots: Int[Array, " n"],
     inserted: Bool[Array, " n"],
-    facts: tuple[Level, Array, Array, Array, Array],
+    facts: tuple[Level, Array, Array, Array],
     seen: Mapping[str, Float[Array, " n"]],
 ) -> BufferState:
     """The state at the end of the scan, with everything that is known of the newcomers that stayed."""
@@ -261,8 +287,8 @@ def _write(
     def write(stored: Array, new: Array) -> Array:
         return stored.at[newcomers].set(new.astype(stored.dtype), mode="drop")
 
-    old = (state.levels, state.parents, state.generations, state.inserted_at, state.fingerprints)
-    levels, parents, generations, inserted_at, fingerprints = jax.tree.map(write, old, facts)
+    old = (state.levels, state.parents, state.generations, state.fingerprints)
+    levels, parents, generations, fingerprints = jax.tree.map(write, old, facts)
     return BufferState(
         levels=levels,
         scores=jnp.stack(end.scores, axis=1),
@@ -271,13 +297,12 @@ def _write(
             for name, values in state.extras.items()
         },
         last_played=end.last_played,
-        inserted_at=inserted_at,
         ids=end.ids,
         parents=parents,
         generations=generations,
         fingerprints=fingerprints,
         size=end.size,
-        clock=end.clock,
+        clock=state.clock,
         next_id=end.next_id,
         score_names=state.score_names,
     )
@@ -287,14 +312,16 @@ def _merge(
     together: Bool[Array, "n n"],
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
-    repeated: Literal["average", "last"],
+    repeated: Literal["average", "first", "last"],
 ) -> tuple[Float[Array, "n s"], Bool[Array, " n"]]:
     """One score per group of rows that play the same level, and whether the group has any."""
     usable = valid & jnp.isfinite(scores).all(axis=1)
     members = together & usable
-    if repeated == "last":
-        last = jnp.where(members, jnp.arange(scores.shape[0]), 0).max(axis=1)
-        return jnp.where(usable[last][:, None], scores[last], 0.0), members.any(axis=1)
+    if repeated != "average":
+        order = members if repeated == "first" else members[:, ::-1]
+        place = jnp.argmax(order, axis=1)
+        chosen = place if repeated == "first" else scores.shape[0] - 1 - place
+        return jnp.where(usable[chosen][:, None], scores[chosen], 0.0), members.any(axis=1)
 
     def add(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
         is_member, score = row

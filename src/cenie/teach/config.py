@@ -36,8 +36,16 @@ class ReplayConfig:
     min_fill: float = setting(0.5, minimum=0.0, maximum=1.0)  # dcd; 1.0 is the CENIE listing read literally
     # `mixture` compares newcomer and victim by their mixed probabilities, `raw` (dcd) by one raw score.
     insertion: Literal["mixture", "raw"] = "mixture"
-    # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd).
+    # Who leaves a full buffer: the level least likely to be drawn, staleness included (dcd), or that of the
+    # lowest score. The first protects levels that were not played for long, but lets most newcomers of a
+    # batch replace each other; see docs/decisions.md.
+    victim: Literal["least-likely", "lowest-score"] = "least-likely"
+    # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd, where the first
+    # one decides about the entry).
     repeated: Literal["average", "last"] = "average"
+    # A rollout that completed no episode of a level: `ignore` it (dcd), so that the level has no score; or
+    # `score` it as if the episode had ended with the rollout.
+    unfinished: Literal["ignore", "score"] = "ignore"
     priority: PriorityConfig = PriorityConfig()
 
 

@@ -107,14 +107,12 @@ class Assignment(eqx.Module):
 class ReplayState(eqx.Module):
     """What a teacher with a buffer remembers.
 
-    `edit_due` says that the next cycle edits the levels in the slots `replayed`, whose first score was
-    `replayed_score`.
+    `edit_due` says that the next cycle edits the levels in the slots `replayed`.
     """
 
     buffer: BufferState
     edit_due: Bool[Array, ""]
     replayed: Int[Array, " n"]
-    replayed_score: Float[Array, " n"]
 
 
 class NoveltyState(eqx.Module):

@@ -5,6 +5,8 @@ sorted anew each time but shifted by one comparison with every stored level, so 
 The levels themselves are not touched here: the scan only decides which offer ends up in which slot.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
@@ -39,16 +41,20 @@ class Standing(eqx.Module):
 class Offer(eqx.Module):
     """A level that wants to enter.
 
-    `known_slot` and `known_id` say where the same level was stored before the batch (the id is -1 if it
-    was not): it still is, if the id is unchanged. A level with `eligible` False has no usable score; one
-    with `merged` True is a copy of an earlier level of the batch, and only the clock notices it.
+    `entry` are the scores that decide whether it enters, where these are not the `scores` that are stored.
+    `known_slot` and `known_id` say where the same level was stored before the batch (the id is -1 if it was
+    not): it still is, if the id is unchanged. A level with `eligible` False has no usable score; one with
+    `merged` True is a copy of an earlier level of the batch and changes nothing. `behind` is the number of
+    levels after it in the batch, and its staleness if it enters.
     """
 
     scores: Float[Array, "*batch s"]
+    entry: Float[Array, "*batch s"]
     eligible: Bool[Array, "*batch"]
     merged: Bool[Array, "*batch"]
     known_slot: Int[Array, "*batch"]
     known_id: Int[Array, "*batch"]
+    behind: Int[Array, "*batch"]
 
 
 class Verdict(eqx.Module):
@@ -58,7 +64,6 @@ class Verdict(eqx.Module):
     inserted: Bool[Array, "*batch"]
     known: Bool[Array, "*batch"]
     id: Int[Array, "*batch"]
-    clock: Int[Array, "*batch"]
 
 
 class Comparison(eqx.Module):
@@ -102,26 +107,30 @@ def _offer(
     known = ~offer.merged & (offer.known_id >= 0) & (now.ids[offer.known_slot] == offer.known_id)
     identity = jnp.where(known, offer.known_id, now.next_id)
     compared = _compare(now, offer.scores, identity, config.priority)
-
-    victim, wins = _contest(now, offer.scores, compared, mix, config)
+    if config.repeated == "last":
+        victim, wins = _contest(
+            now, offer.entry, _compare(now, offer.entry, identity, config.priority), mix, config
+        )
+    else:
+        victim, wins = _contest(now, offer.scores, compared, mix, config)
     free = now.size < now.ids.shape[0]
     usable = offer.eligible & ~offer.merged
     inserted = usable & ~known & (free | wins)
     slot = jnp.where(known, offer.known_slot, jnp.where(free, now.size, victim))
-    clock = now.clock + 1
 
     changed = inserted | (usable & known)
     scores, ranks = _seat(now, slot, offer.scores, compared, changed, config.priority)
+    played = jnp.where(inserted | known, now.clock - offer.behind, now.last_played[slot])
     after = Standing(
         scores=scores,
         ranks=ranks,
         ids=now.ids.at[slot].set(jnp.where(changed, identity, now.ids[slot])),
-        last_played=now.last_played.at[slot].set(jnp.where(inserted | known, clock, now.last_played[slot])),
+        last_played=now.last_played.at[slot].set(played),
         size=now.size + (inserted & free),
-        clock=clock,
+        clock=now.clock,
         next_id=now.next_id + inserted,
     )
-    return after, Verdict(slot, inserted, known, identity, clock)
+    return after, Verdict(slot, inserted, known, identity)
 
 
 def _compare(
@@ -144,11 +153,12 @@ def _contest(
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The slot to replace in a full buffer, and whether the offered level beats it.
 
-    The victim has the lowest total probability, staleness included. `mixture` then ranks the newcomer
-    and all stored levels together and asks for a higher mixed probability than the victim's, staleness
-    left out. When one column carries all the weight this is a comparison of raw scores, done exactly.
+    The victim has the lowest total probability, staleness included, or the lowest score. `mixture` then
+    ranks the newcomer and all stored levels together and asks for a higher mixed probability than the
+    victim's, staleness left out. When one column carries all the weight this is a comparison of raw scores,
+    done exactly.
     """
-    victim = _victim(now, mix, config.priority)
+    victim = _victim(now, mix, config)
     old = now.scores_at(victim)
     column = jnp.argmax(mix)
     if config.insertion == "raw":
@@ -170,13 +180,17 @@ def _contest(
     return victim, jnp.where((mix > 0).sum() == 1, higher, differs & (gain > 0))
 
 
-def _victim(now: Standing, mix: Float[Array, " s"], config: PriorityConfig) -> Int[Array, ""]:
+def _victim(now: Standing, mix: Float[Array, " s"], replay: ReplayConfig) -> Int[Array, ""]:
     """The level of lowest total probability; of equal ones the worst ranked, then the lowest slot.
+
+    By `lowest-score` staleness does not count.
 
     The second criterion matters at low temperatures, where most probabilities round to 0. Equal means up
     to a millionth: a compiler may compute a number twice and round it differently.
     """
-    mask = now.mask
+    mask, config = now.mask, replay.priority
+    if replay.victim == "lowest-score":
+        config = dataclasses.replace(config, staleness_coef=0.0)
     parts = [priority.transformed(column, rank, mask, config) for column, rank in zip(now.scores, now.ranks)]
     total = priority.with_staleness(priority.mixed(parts, mix), now.clock - now.last_played, mask, config)
     total = jnp.where(mask, total, jnp.inf)

@@ -31,7 +31,7 @@ class ScoreInputs(eqx.Module):
     advantages: Advantages
     max_return: Float[Array, " n"]
     gamma: float = eqx.field(static=True)
-    episodes: Literal["average", "last"] = eqx.field(static=True, default="average")
+    episodes: Literal["average", "first", "last"] = eqx.field(static=True, default="average")
     novelty: Float[Array, " n"] | None = None
 
 
@@ -74,6 +74,15 @@ def episode_outcomes(rollout: Rollout) -> Outcomes:
         max_return=jnp.where(done, returns, -jnp.inf).max(axis=1),
         mean_length=(_episodes(done).length > 0).sum(axis=1) / episodes,
     )
+
+
+def with_ends(rollout: Rollout) -> Rollout:
+    """The rollout with an end at its last step where a level has completed no episode, so that it is scored.
+
+    Such an episode counts with what was seen of it: its return so far, not solved. Advantages do not change.
+    """
+    truncated = rollout.truncated.at[:, -1].max(~rollout.done.any(axis=1))
+    return eqx.tree_at(lambda r: r.truncated, rollout, truncated)
 
 
 def positive_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -176,7 +185,7 @@ def _episodes(done: Bool[Array, "n t"]) -> _Episodes:
 
 
 def _episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
-    """Mean over completed episodes (or the last one) of the mean over their steps; 0 without any.
+    """Mean over completed episodes (or the first or last) of the mean over their steps; 0 without any.
 
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per
     episode and so loses no precision to differences of running sums.
@@ -185,6 +194,9 @@ def _episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arr
     episodes = _episodes(done)
     counted = episodes.length > 0
     number = jnp.maximum(done.sum(axis=1, keepdims=True), 1)
+    if inputs.episodes == "first":
+        counted &= episodes.first == 0
+        number = jnp.ones_like(number)
     if inputs.episodes == "last":
         counted &= episodes.last == jnp.where(counted, episodes.last, -1).max(axis=1, keepdims=True)
         number = jnp.ones_like(number)

@@ -4,6 +4,8 @@ A cycle plays one batch of levels. After a replay an editing teacher may ask for
 next cycle, so that children are played by the student that has learned from their parents.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cenie.novelty.devices import side_by_side
 from cenie.teach import buffer as buffers
 from cenie.teach import novelty as novelties
-from cenie.teach.buffer import BufferState
+from cenie.teach.buffer import BufferState, Recognised
 from cenie.teach.curriculum import (
     EDIT,
     NEW,
@@ -26,7 +28,7 @@ from cenie.teach.curriculum import (
     TeacherState,
 )
 from cenie.teach.novelty import Points
-from cenie.teach.scores import ScoreInputs, episode_outcomes
+from cenie.teach.scores import ScoreInputs, episode_outcomes, with_ends
 from cenie.types import Advantages, Level, Rollout
 
 MAX_RETURN = "max_return"
@@ -49,7 +51,6 @@ def init(curriculum: Curriculum, num_levels: int, points_shape: tuple[int, int] 
             buffer=buffers.init(example, replay.config.capacity, names, (MAX_RETURN,)),
             edit_due=jnp.asarray(False),
             replayed=jnp.zeros(num_levels, jnp.int32),
-            replayed_score=jnp.zeros(num_levels),
         ),
         None if curriculum.novelty is None else novelties.init(curriculum.novelty, *points_shape),
     )
@@ -91,41 +92,122 @@ def tell(
 
     A curriculum with novelty needs the `points` that the student met; the devices of the `mesh`, if there
     is one, share the work on them.
+
+    Three steps, of which only the second, small one depends on the length of the rollout: a loop whose
+    rollouts have many lengths compiles the other two once.
     """
-    replay, past = curriculum.replay, state.replay
-    if replay is None or past is None:
+    if curriculum.replay is None:
         return state, {"kind": assignment.kind}
-    buffer = past.buffer
-    outcomes = episode_outcomes(rollout)
-    replayed = assignment.kind == REPLAY
-    remembered = jnp.where(replayed, buffer.extras[MAX_RETURN][assignment.slots], -jnp.inf)
-    # A level that was drawn several times has one best return.
-    together = (assignment.slots[:, None] == assignment.slots) & replayed | jnp.eye(
-        len(remembered), dtype=bool
-    )
-    best_now = jnp.where(together, outcomes.max_return, -jnp.inf).max(axis=1)
-    max_return = jnp.maximum(remembered, best_now)
+    known = recall(curriculum, state, assignment, points, mesh)
+    verdict = judge(curriculum, known, rollout, advantages, gamma)
+    return absorb(curriculum, state, assignment, known, verdict, key, points, mesh)
+
+
+class Known(eqx.Module):
+    """What the teacher knows of the levels of an assignment before it sees what became of them.
+
+    `max_return` is the best return so far, -inf for levels that are not stored. `novelty` is that of the
+    points under the model of earlier experience.
+    """
+
+    batch: Recognised
+    max_return: Float[Array, " n"]
+    novelty: Float[Array, " n"] | None
+
+
+class Verdict(eqx.Module):
+    """What a rollout says of its levels: a column per score, and what may be believed and remembered.
+
+    `first_scores` are those of the first completed episodes, where they decide about the entry.
+    """
+
+    scores: Float[Array, "n s"]
+    first_scores: Float[Array, "n s"] | None
+    completed: Bool[Array, " n"]
+    max_return: Float[Array, " n"]
+
+
+def recall(
+    curriculum: Curriculum,
+    state: TeacherState,
+    assignment: Assignment,
+    points: Points | None = None,
+    mesh: Mesh | None = None,
+) -> Known:
+    """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
+    assert state.replay is not None
+
+    def look_up(buffer: BufferState, assignment: Assignment) -> tuple[Recognised, Float[Array, " n"]]:
+        batch = jax.lax.cond(
+            assignment.kind == REPLAY,
+            lambda: buffers.drawn_from(assignment.slots),
+            lambda: buffers.recognise(buffer, assignment.levels),
+        )
+        return batch, buffers.remembered(buffer, MAX_RETURN, batch)
+
+    # Every device does this and `_store` in full, which is little, rather than wait for others at every step.
+    batch, max_return = side_by_side(mesh, lambda _, *seen: look_up(*seen), state.replay.buffer, assignment)
     novel = None
     if curriculum.novelty is not None and state.novelty is not None:
         novel = novelties.score(curriculum.novelty, state.novelty, _required(points))
-    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, novel)
-    scores = jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
-    valid, extras = outcomes.completed, {MAX_RETURN: max_return}
+    return Known(batch, max_return, novel)
+
+
+def judge(
+    curriculum: Curriculum, known: Known, rollout: Rollout, advantages: Advantages, gamma: float
+) -> Verdict:
+    """The second step: score the rollout. The only one that looks at single steps."""
+    replay = curriculum.replay
+    assert replay is not None
+    if replay.config.unfinished == "score":
+        rollout = with_ends(rollout)
+    outcomes = episode_outcomes(rollout)
+    # All plays of a level in the batch have one best return.
+    best_now = jnp.where(known.batch.together, outcomes.max_return, -jnp.inf).max(axis=1)
+    max_return = jnp.maximum(known.max_return, best_now)
+    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, known.novelty)
+    first_scores = None
+    if replay.config.repeated == "last":
+        first_scores = _scores(replay, dataclasses.replace(inputs, episodes="first"))
+    return Verdict(_scores(replay, inputs), first_scores, outcomes.completed, max_return)
+
+
+def absorb(
+    curriculum: Curriculum,
+    state: TeacherState,
+    assignment: Assignment,
+    known: Known,
+    verdict: Verdict,
+    key: PRNGKeyArray,
+    points: Points | None = None,
+    mesh: Mesh | None = None,
+) -> tuple[TeacherState, dict[str, Array]]:
+    """The third step: change the buffer, and let the points into the model. Consumes the key."""
+    replay, past = curriculum.replay, state.replay
+    assert replay is not None
+    assert past is not None
+    buffer, scores, valid, novel = past.buffer, verdict.scores, verdict.completed, known.novelty
+    replayed = assignment.kind == REPLAY
     if curriculum.editing is not None and curriculum.editing.children > 1 and novel is not None:
         # A child without a score cannot enter, however novel it is.
         best = novelties.most_novel(jnp.where(valid, novel, -jnp.inf), curriculum.editing.children)
         valid &= best | (assignment.kind != EDIT)
     mix = current_mix(curriculum, state)
-
-    # Every device does all of this, which is little, rather than wait for the others at every step.
-    present, inserted, duplicates = side_by_side(
-        mesh, lambda _, *seen: _store(replay, *seen), buffer, assignment, scores, valid, extras, mix
+    present, stored = side_by_side(
+        mesh,
+        lambda _, *seen: _store(replay, *seen),
+        *(buffer, assignment, known.batch, dataclasses.replace(verdict, completed=valid), mix),
     )
     edit_due = jnp.asarray(False)
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
     slots = jnp.where(replayed, assignment.slots, past.replayed)
-    metrics = {"kind": assignment.kind, "inserted": inserted, "duplicates": duplicates}
+    metrics = {
+        "kind": assignment.kind,
+        **stored,
+        "unscored": jnp.sum(~verdict.completed),
+        "equal_scores": _all_equal(scores[:, 0], verdict.completed),
+    }
     remembers = None
     if curriculum.novelty is not None and state.novelty is not None:
         novelty, drawn = curriculum.novelty, assignment.slots
@@ -139,30 +221,50 @@ def tell(
         fit_key = jax.random.fold_in(key, 1)
         remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, mesh)
         metrics |= novelties.metrics(novelty, remembers, present)
-    after = TeacherState(ReplayState(present, edit_due, slots, scores[:, 0]), remembers)
+    after = TeacherState(ReplayState(present, edit_due, slots), remembers)
     return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
+
+
+def _scores(replay: Replay, inputs: ScoreInputs) -> Float[Array, "n s"]:
+    return jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
+
+
+def _all_equal(scores: Float[Array, " n"], scored: Bool[Array, " n"]) -> Bool[Array, ""]:
+    """Whether the scores say nothing: at least two levels have one, and it is the same for all."""
+    lowest = jnp.where(scored, scores, jnp.inf).min()
+    highest = jnp.where(scored, scores, -jnp.inf).max()
+    return (scored.sum() > 1) & (lowest == highest)
 
 
 def _store(
     replay: Replay,
     buffer: BufferState,
     assignment: Assignment,
-    scores: Float[Array, "n s"],
-    valid: Bool[Array, " n"],
-    extras: dict[str, Float[Array, " n"]],
+    batch: Recognised,
+    verdict: Verdict,
     mix: Float[Array, " s"],
-) -> tuple[BufferState, Int[Array, ""], Int[Array, ""]]:
-    """The buffer after a rollout, how many levels entered it, and how many were there already."""
+) -> tuple[BufferState, dict[str, Int[Array, ""]]]:
+    """The buffer after a rollout, and how many levels entered, stayed to the end, and were known already."""
+    seen = verdict.scores, verdict.completed, {MAX_RETURN: verdict.max_return}
 
-    def update() -> tuple[BufferState, Array, Array]:
-        updated = buffers.update(buffer, assignment.slots, scores, valid, extras, replay.config.repeated)
-        return updated, jnp.zeros((), jnp.int32), buffers.count_repeats(assignment.slots)
+    def update() -> tuple[BufferState, dict[str, Array]]:
+        updated = buffers.update(buffer, batch, *seen, replay.config.repeated)
+        none = jnp.zeros((), jnp.int32)
+        return updated, {
+            "inserted": none,
+            "stayed": none,
+            "duplicates": buffers.count_repeats(assignment.slots),
+        }
 
-    def insert() -> tuple[BufferState, Array, Array]:
+    def insert() -> tuple[BufferState, dict[str, Array]]:
         lineage = assignment.parents, assignment.generations
-        offered = (assignment.levels, scores, valid, extras, *lineage)
-        inserted, info = buffers.insert(buffer, *offered, mix, replay.config)
-        return inserted, info.inserted.sum(), (info.duplicates | info.copies).sum()
+        offered = (assignment.levels, batch, *seen, *lineage)
+        inserted, info = buffers.insert(buffer, *offered, mix, replay.config, verdict.first_scores)
+        return inserted, {
+            "inserted": info.inserted.sum(),
+            "stayed": (info.inserted & (info.slots >= 0)).sum(),
+            "duplicates": (info.duplicates | info.copies).sum(),
+        }
 
     return jax.lax.cond(assignment.kind == REPLAY, update, insert)
 
@@ -217,7 +319,8 @@ def _ask_replay(
 
 
 def _ask_edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Assignment:
-    slots = select_parents(past.replayed, past.replayed_score, editing)
+    # The stored score: an unfinished play left it as it was, several plays of a level share one.
+    slots = select_parents(past.replayed, past.buffer.scores[past.replayed, 0], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
     parents: Level = buffers.levels_at(past.buffer, slots)
     return Assignment(
