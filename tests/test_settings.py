@@ -264,7 +264,7 @@ def test_a_value_nested_too_deeply_to_be_shown_is_still_refused_by_its_type() ->
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(SettingsError, match="^rate: expected a number, got a list that cannot be shown$"):
+    with pytest.raises(SettingsError, match=r"^rate: expected a number, got a list that cannot be shown$"):
         read(Inner, {"rate": deep})
 
 

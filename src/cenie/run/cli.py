@@ -76,8 +76,7 @@ def run(arguments: list[str]) -> int:
             raise SettingsError([Problem(name, f"unknown command; known: {', '.join(commands)}")])
         return commands[name](rest)
     except SettingsError as error:
-        for problem in error.problems:
-            _complain(str(problem))
+        sys.stderr.write("".join(f"error: {printable(str(problem))}\n" for problem in error.problems))
         return BAD_INPUT
     except RunDirectoryError as error:
         _complain(str(error))
@@ -88,6 +87,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _complain(message: str) -> None:
+    """Say what is wrong, on as many lines as the message has."""
     sys.stderr.write("error: " + "\n".join(map(printable, message.split("\n"))) + "\n")
 
 
@@ -120,11 +120,11 @@ def _directory(options: dict[str, str], name: str) -> Path | None:
 
 
 def _occupied(path: Path) -> str:
-    finished = "a finished run" if RunDirectory(path).summary.exists() else "a run"
+    finished = RunDirectory(path).summary.exists()
     resume = f"cenie train --resume {shlex.quote(str(path))}"
+    go_on = "" if finished else f"  go on with it:        {resume}\n"
     return (
-        f"{path} already holds {finished}, which stays as it is\n"
-        f"  go on with it:        {resume}\n"
+        f"{path} already holds a {'finished ' if finished else ''}run, which stays as it is\n{go_on}"
         f"  train it for longer:  {resume} --updates MORE\n"
         "  train another seed:   add --seed N (make train SEED=N)\n"
         "  train the same again: add --out DIR, or --new-name, which appends a number to the name\n"

@@ -70,10 +70,11 @@ def flush_streams() -> None:
     sys.stderr.flush()
 
 
-def printable(text: str, longest: int = 2000) -> str:
+def printable(text: str, longest: int = 1000) -> str:
     """Text from elsewhere as one line, without the control characters that would command a terminal."""
     shown = text if text.isprintable() else "".join(map(_visible, text))
-    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+    half = longest // 2
+    return shown if len(shown) <= longest else f"{shown[:half]} ... {shown[-half:]}"
 
 
 def _visible(character: str) -> str:
