@@ -14,7 +14,7 @@ class Expendable:
     prints. `lost` is the error, if there was one.
     """
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: Any):
         self.lost: OSError | ValueError | None = None
         self._stream = stream
 
