@@ -51,9 +51,13 @@ WITHOUT_JAX = (
     "cenie.settings",
     "cenie.run.config",
     "cenie.run.presets",
+    "cenie.run.cli",
     "cenie.run.directory",
     "cenie.run.durable",
+    "cenie.run.entry",
+    "cenie.run.memory",
     "cenie.run.metrics",
+    "cenie.run.output",
     "cenie.run.signals",
     "cenie.run.sinks",
 )

@@ -7,13 +7,18 @@ from cenie.envs.maze.config import MazeConfig
 
 @dataclass(frozen=True)
 class DomainEntry:
-    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`."""
+    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
+
+    `settings` is a type with the properties `level_bytes` and `observation_bytes`; `networks` are the kinds
+    of network that can read the domain's observations.
+    """
 
     summary: str
     settings: type
     factory: str
     generators: tuple[str, ...]
     suites: tuple[str, ...]
+    networks: tuple[str, ...]
 
 
 DOMAINS = {
@@ -23,5 +28,6 @@ DOMAINS = {
         factory="cenie.envs.maze.domain:maze_domain",
         generators=("uniform60", "blocks25", "empty"),
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
+        networks=("maze-lstm",),
     ),
 }
