@@ -122,7 +122,7 @@ def test_a_read_only_directory_is_explained(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "open", refuse)
     with (
-        pytest.raises(RunDirectoryError, match=r"Read-only file system \(EROFS\)"),
+        pytest.raises(WriteError, match=r"lock: Read-only file system \(EROFS\)"),
         RunDirectory(tmp_path).lock(),
     ):
         pytest.fail("locked")

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
@@ -16,9 +16,12 @@ from cenie.run.config import (
     config_type,
     load_config,
 )
+from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
 from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
+from cenie.run.durable import WriteError
 from cenie.run.presets import PRESETS, preset
+from cenie.run.terminal import printable
 from cenie.settings import Problem, SettingsError
 from cenie.teach.methods import METHODS
 
@@ -29,7 +32,8 @@ cenie: Unsupervised Environment Design in JAX
 
   cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
-  cenie train --resume DIR [--updates N]    go on after a stop, a crash or a kill
+  cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
+                                            go on after a stop, a crash or a kill, or make a run longer
   cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
   cenie methods                             the methods that can be trained
@@ -59,11 +63,14 @@ def run(arguments: list[str]) -> int:
             raise SettingsError([Problem(name, f"unknown command; known: {', '.join(commands)}")])
         return commands[name](rest)
     except SettingsError as error:
-        sys.stderr.write("".join(f"error: {problem}\n" for problem in error.problems))
+        sys.stderr.write(printable("".join(f"error: {problem}\n" for problem in error.problems)))
         return BAD_INPUT
     except RunDirectoryError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
         return REFUSED
+    except WriteError as error:
+        sys.stderr.write(printable(f"error: {error}\n"))
+        return CANNOT_WRITE
 
 
 def _train(arguments: list[str]) -> int:
@@ -82,11 +89,13 @@ def _train(arguments: list[str]) -> int:
     path = Path(out) if out is not None else free_name(default)
     if RunDirectory(path).config.exists():
         raise RunDirectoryError(f"{path} already holds a run; `cenie train --resume {path}` goes on with it")
+    check_unused(RunDirectory(path))
     return _start(config, path, resume=False)
 
 
 def _resume(names: list[str], options: dict[str, str]) -> int:
     path = Path(options.pop("resume"))
+    decay = _decay(options.pop("decay", None))
     unwanted = [Problem(name, "not allowed with --resume") for name in ("preset", "out") if name in options]
     unwanted += [Problem(name, "the directory says what to train") for name in names]
     if unwanted:
@@ -98,14 +107,30 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
         allowed = ", ".join(MAY_CHANGE_ON_RESUME)
         lines = "\n  ".join(changed)
         raise RunDirectoryError(f"a resumed run may change only {allowed}; differing:\n  {lines}")
-    return _start(config, path, resume=True)
+    directory = RunDirectory(path)
+    check_checkpoints(config, directory)
+    done = updates_done(config, directory)
+    if done is not None:
+        text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on\n"
+        sys.stdout.write(printable(text))
+        return OK
+    return _start(config, path, resume=True, decay=decay)
 
 
-def _start(config: Config, path: Path, *, resume: bool) -> int:
+def _decay(text: str | None) -> Decay | None:
+    for choice in get_args(Decay):
+        if text == choice:
+            return choice
+    if text is not None:
+        allowed = ", ".join(get_args(Decay))
+        raise SettingsError([Problem("decay", f"must be one of {allowed}, got '{text[:60]}'")])
+    return None
+
+
+def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
     prepare_devices(config)
     from rich.console import Console
 
-    from cenie.run.durable import WriteError
     from cenie.run.progress import Progress
     from cenie.run.train import TrainingDiverged, train
 
@@ -117,10 +142,11 @@ def _start(config: Config, path: Path, *, resume: bool) -> int:
     )
     try:
         with Progress(console, config.updates) as progress:
-            finished = train(config, RunDirectory(path), progress, resume=resume)
+            finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
     except WriteError as error:
-        sys.stderr.write(f"error: {error}\nnothing was lost up to the last checkpoint in {path}\n")
-        return CANNOT_WRITE
+        has_any = RunDirectory(path).checkpoints.is_dir()
+        kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""
+        raise WriteError(f"{error}{kept}", error.errno) from error
     except TrainingDiverged as error:
         sys.stderr.write(f"error: {error}\n")
         return DIVERGED
@@ -141,10 +167,12 @@ def _evaluate(arguments: list[str]) -> int:
     suites = DOMAINS[config.domain].suites
     if request.suite not in suites:
         raise SettingsError([Problem("suite", f"must be one of {', '.join(suites)}, got '{request.suite}'")])
+    directory = RunDirectory(Path(names[0]))
+    check_checkpoints(config, directory)
     prepare_devices(config)
     from cenie.run.examine import examine
 
-    examine(config, RunDirectory(Path(names[0])), request)
+    examine(config, directory, request)
     return OK
 
 

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingCol
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from cenie.run.terminal import printable
+
 
 class Progress:
     """Writes to a console. On a terminal the line is live; in a file a new line is printed now and then."""
@@ -44,7 +46,11 @@ class Progress:
 
     def note(self, message: str) -> None:
         """A line that stays."""
-        self._console.print(message, style="yellow", markup=False, highlight=False)
+        self._console.print(printable(message), style="yellow", markup=False, highlight=False)
+
+    def resumed(self, updates: int) -> None:
+        """The run goes on where it was; the time left is reckoned from here."""
+        self._bar.reset(self._task, total=self._total, completed=updates, detail="compiling ...")
 
     def advance(self, updates: int, env_steps: int, steps_per_second: float, row: Mapping[str, Any]) -> None:
         """The state of training after a chunk."""
@@ -89,9 +95,15 @@ class Progress:
     ) -> None:
         """The table at the end, and where everything is."""
         table = Table("held-out level", "untrained", "trained", title=f"solved rates on {suite}")
-        for level, rate in trained.items():
-            table.add_row(level, f"{untrained[level]:.2f}", f"{rate:.2f}")
+        for level in {**trained, **untrained}:
+            table.add_row(printable(level), *(_rate(rates.get(level), 2) for rates in (untrained, trained)))
         table.add_section()
-        table.add_row("mean", *(f"{sum(r.values()) / len(r):.3f}" for r in (untrained, trained)))
+        means = (sum(rates.values()) / len(rates) if rates else None for rates in (untrained, trained))
+        table.add_row("mean", *(_rate(mean, 3) for mean in means))
         self._console.print(table)
         self._console.print(f"results: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _rate(rate: float | None, digits: int) -> str:
+    """A rate as a text; a dash for what was not measured, or was lost."""
+    return "-" if rate is None else f"{rate:.{digits}f}"
