@@ -50,12 +50,15 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 WITHOUT_JAX = (
     "cenie.settings",
     "cenie.run.config",
+    "cenie.run.continuation",
     "cenie.run.presets",
     "cenie.run.directory",
     "cenie.run.durable",
+    "cenie.run.manifest",
     "cenie.run.metrics",
     "cenie.run.signals",
     "cenie.run.sinks",
+    "cenie.run.terminal",
 )
 """Modules that must load without JAX, so that help and mistakes in settings appear at once."""
 

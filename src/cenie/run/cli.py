@@ -136,7 +136,8 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
 
     console = Console(stderr=False)
     console.print(
-        f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}",
+        printable(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}"),
+        markup=False,
         highlight=False,
         soft_wrap=True,
     )
@@ -151,7 +152,8 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
         sys.stderr.write(f"error: {error}\n")
         return DIVERGED
     if not finished:
-        console.print(f"stopped; go on with: cenie train --resume {path}", highlight=False, soft_wrap=True)
+        text = printable(f"stopped; go on with: cenie train --resume {path}")
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     return OK
 
 
@@ -168,7 +170,8 @@ def _evaluate(arguments: list[str]) -> int:
     if request.suite not in suites:
         raise SettingsError([Problem("suite", f"must be one of {', '.join(suites)}, got '{request.suite}'")])
     directory = RunDirectory(Path(names[0]))
-    check_checkpoints(config, directory)
+    if not check_checkpoints(config, directory):
+        raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
     prepare_devices(config)
     from cenie.run.examine import examine
 

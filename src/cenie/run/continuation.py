@@ -108,13 +108,18 @@ def check_unused(directory: RunDirectory) -> None:
         raise RunDirectoryError(f"{found[0]} is there already: a new run needs a directory of its own")
 
 
-def check_checkpoints(config: Config, directory: RunDirectory) -> None:
-    """Refuse a directory with a checkpoint of another run, whether it would be used or not."""
-    for path in manifests.newest_first(directory.checkpoints):
+def check_checkpoints(config: Config, directory: RunDirectory) -> int:
+    """Refuse a directory with a checkpoint of another run, whether it would be used or not.
+
+    Returns how many checkpoints there are.
+    """
+    found = manifests.newest_first(directory.checkpoints)
+    for path in found:
         try:
             check_belongs(config, path, manifests.read(path)["facts"])
         except Unusable:
             continue  # Said by whoever loads the checkpoints, with the reason.
+    return len(found)
 
 
 def updates_done(config: Config, directory: RunDirectory) -> int | None:

@@ -146,7 +146,8 @@ def _holder(content: bytes) -> str | None:
 
 def write_json(path: Path, data: Any) -> None:
     """Write plain data as JSON, atomically. NaN and infinities are an error. Raises `WriteError`."""
-    replace_file(path, strict_json(data).encode())
+    # Half of a surrogate pair, which JSON can name and UTF-8 cannot hold, becomes its JSON escape.
+    replace_file(path, strict_json(data).encode(errors="backslashreplace"))
 
 
 def read_json(path: Path) -> Any:

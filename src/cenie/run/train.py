@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -195,7 +195,7 @@ def _load(config: Config, directory: RunDirectory, progress: Progress, decay: De
     if loaded is None:
         progress.note("no checkpoint yet: starting from the beginning")
         _tell_decay(config, progress, decay)
-        return _begin(with_decay(config, decay or "keep", 0))
+        return replace(begin, config=with_decay(config, decay or "keep", 0))
     for message in loaded.skipped:
         progress.note(message)
     facts, counters = read_facts(loaded.facts), Counts.of(loaded.tree.counters)
