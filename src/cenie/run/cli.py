@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
@@ -18,6 +18,7 @@ from cenie.run.config import (
     config_type,
     load_config,
 )
+from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
 from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.durable import WriteError
@@ -36,7 +37,8 @@ cenie: Unsupervised Environment Design in JAX
   cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
               [--new-name]                  take the next free name if the directory holds a run already
-  cenie train --resume DIR [--updates N]    go on after a stop, a crash or a kill
+  cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
+                                            go on after a stop, a crash or a kill, or make a run longer
   cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
   cenie methods                             the methods that can be trained
@@ -109,6 +111,7 @@ def _train(arguments: list[str]) -> int:
         path = free_name(path)
     elif os.path.lexists(RunDirectory(path).config):
         raise RunDirectoryError(_occupied(path))
+    check_unused(RunDirectory(path))
     return _start(config, path, resume=False)
 
 
@@ -134,6 +137,7 @@ def _occupied(path: Path) -> str:
 
 def _resume(names: list[str], options: dict[str, str]) -> int:
     path = _directory(options, "resume") or Path()
+    decay = _decay(options.pop("decay", None))
     barred = ("preset", "out", *_SWITCHES)
     unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
     unwanted += [Problem(name, "the directory says what to train") for name in names]
@@ -146,10 +150,27 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
         allowed = ", ".join(MAY_CHANGE_ON_RESUME)
         lines = "\n  ".join(changed)
         raise RunDirectoryError(f"a resumed run may change only {allowed}; differing:\n  {lines}")
-    return _start(config, path, resume=True)
+    directory = RunDirectory(path)
+    check_checkpoints(config, directory)
+    done = updates_done(config, directory)
+    if done is not None:
+        text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
+        sys.stdout.write(f"{printable(text)}\n")
+        return OK
+    return _start(config, path, resume=True, decay=decay)
 
 
-def _start(config: Config, path: Path, *, resume: bool) -> int:
+def _decay(text: str | None) -> Decay | None:
+    for choice in get_args(Decay):
+        if text == choice:
+            return choice
+    if text is not None:
+        allowed = ", ".join(get_args(Decay))
+        raise SettingsError([Problem("decay", f"must be one of {allowed}, got {show(text)}")])
+    return None
+
+
+def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
     problems = [
         Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
         for name, advice in missing_sinks(config.run.sinks).items()
@@ -174,10 +195,11 @@ def _start(config: Config, path: Path, *, resume: bool) -> int:
         with Progress(console, config.updates, _levels_before_replay(config)) as progress:
             if note:
                 progress.note(note)
-            finished = train(config, RunDirectory(path), progress, resume=resume)
+            finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
     except WriteError as error:
-        _complain(f"{error}\nnothing was lost up to the last checkpoint in {path}")
-        return CANNOT_WRITE
+        has_any = RunDirectory(path).checkpoints.is_dir()
+        kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""
+        raise WriteError(f"{error}{kept}", error.errno) from error
     except TrainingDiverged as error:
         _complain(str(error))
         return DIVERGED
@@ -224,7 +246,7 @@ def _evaluate(arguments: list[str]) -> int:
     problems = memory_problems(evaluation_needs(config, request.episodes))
     if problems:
         raise SettingsError(problems)
-    if not any(directory.checkpoints.glob("step-*")):
+    if not check_checkpoints(config, directory):
         raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
     if not os.access(directory.path, os.W_OK):
         raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")

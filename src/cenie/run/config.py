@@ -6,7 +6,6 @@ field, before anything is compiled. It is stored as JSON beside the results.
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,20 @@ from typing import Any
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
-from cenie.run.durable import read_limited
+from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
 from cenie.teach.methods import METHODS
 
-MAY_CHANGE_ON_RESUME = ("updates", "run")
-"""Settings that do not change what a training cycle computes."""
+DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
+"""When the learning rate falls. A run that is made longer may want another schedule from there on."""
+
+MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
+"""All other settings say which experiment a run is: they are fixed with its first checkpoint."""
+
+CHANGES_BITS = (*DECAY, "run.devices")
+"""What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
 _LARGEST_FILE = 2**20
 """Bytes of a config file, at most; ours have some 3,000."""
@@ -168,9 +173,7 @@ def name_problems(domain: Any, method: Any) -> list[Problem]:
 def load_config(path: Path) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
-        data = json.loads(read_limited(path, _LARGEST_FILE).decode())
-    except OSError as error:
-        raise SettingsError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError([Problem(str(path), f"is not valid JSON: {error}")]) from error
+        data = read_json(path)
+    except RunDirectoryError as error:
+        raise SettingsError([Problem("config.json", str(error))]) from error
     return read_config(data)

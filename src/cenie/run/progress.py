@@ -66,6 +66,10 @@ class Progress:
         """A line that stays."""
         self._say(printable(message), style="yellow")
 
+    def resumed(self, updates: int) -> None:
+        """The run goes on where it was; the time left is reckoned from here."""
+        self._bar.reset(self._task, total=self._total, completed=updates, detail=_COMPILING)
+
     def _say(self, line: str, style: str | None = None) -> None:
         """One line, however long it is: a file has no width."""
         self._heard = time.monotonic()
@@ -140,9 +144,15 @@ class Progress:
     ) -> None:
         """The table at the end, and where everything is."""
         table = Table("held-out level", "untrained", "trained", title=f"solved rates on {suite}")
-        for level, rate in trained.items():
-            table.add_row(level, f"{untrained[level]:.2f}", f"{rate:.2f}")
+        for level in {**trained, **untrained}:
+            table.add_row(printable(level), *(_rate(rates.get(level), 2) for rates in (untrained, trained)))
         table.add_section()
-        table.add_row("mean", *(f"{sum(r.values()) / len(r):.3f}" for r in (untrained, trained)))
+        means = (sum(rates.values()) / len(rates) if rates else None for rates in (untrained, trained))
+        table.add_row("mean", *(_rate(mean, 3) for mean in means))
         self._console.print(table)
         self._say(f"results: {path}")
+
+
+def _rate(rate: float | None, digits: int) -> str:
+    """A rate as a text; a dash for what was not measured, or was lost."""
+    return "-" if rate is None else f"{rate:.{digits}f}"

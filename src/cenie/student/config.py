@@ -48,6 +48,8 @@ class PPOConfig:
     """The learning rate falls linearly to this fraction over `decay_updates` updates and stays there."""
     decay_updates: int | None = setting(None, minimum=1)
     """None stands for the length of the run, which whoever starts the run fills in."""
+    decay_from: int = setting(0, minimum=0)
+    """Until this update the learning rate is the full one. A run made longer may let it fall once more."""
     gamma: float = setting(0.995, minimum=0.0, maximum=1.0)  # paper
     gae_lambda: float = setting(0.95, minimum=0.0, maximum=1.0)  # paper
     clip: float = setting(0.2, above=0.0)  # paper

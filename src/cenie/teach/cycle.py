@@ -65,12 +65,21 @@ def init(setup: Setup, seed: int) -> TrainState:
     network = make_network(
         setup.student.network, environment.observation_space, environment.action_space, network_key
     )
-    return TrainState(
+    state = TrainState(
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
         student=init_student(setup.student, network),
         teacher=teacher.init(setup.curriculum, setup.student.num_levels, _points_shape(setup, network)),
     )
+    return jax.tree.map(_strongly_typed, state)
+
+
+def _strongly_typed(leaf: Array) -> Array:
+    """The same array. One made of a Python number is weakly typed, unlike the one a checkpoint brings back:
+    to the compiler these are two types, and a resumed run would compile everything again."""
+    if not eqx.is_array(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return jax.lax.convert_element_type(leaf, leaf.dtype)
 
 
 @functools.partial(jax.jit, static_argnames="setup")
