@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, get_args
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -116,6 +117,17 @@ def test_other_arrays_of_floats_are_welcome() -> None:
     for same in (points.tolist(), jnp.asarray(points), np.asfortranarray(points)):
         assert estimator.novelty(same) == expected
     assert np.isfinite(estimator.novelty(jnp.asarray(points, jnp.bfloat16)))
+
+
+def test_a_program_that_told_jax_to_use_64_bits_gets_the_same_numbers(tmp_path: Path) -> None:
+    expected = fitted().log_density(trajectory(9))
+    with jax.enable_x64(True):
+        estimator = fitted()
+        estimator.save(tmp_path / "file")
+        for same in (estimator, Coverage.load(tmp_path / "file")):
+            np.testing.assert_array_equal(same.log_density(trajectory(9)), expected)
+            assert same.fit().novelty(trajectory(9)) == pytest.approx(-expected.mean(), abs=1.0)
+        assert jnp.zeros(1).dtype == jnp.float64
 
 
 # Settings.

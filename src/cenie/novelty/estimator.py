@@ -32,6 +32,9 @@ _SEEDS = {"minimum": 0, "maximum": 2**32 - 1}
 
 _DEFAULTS = {field.name: field.default for field in fields(CoverageConfig)} | {"seed": 0}
 
+_in_single_precision = functools.partial(jax.enable_x64, False)
+"""The models are made for it, whatever the rest of the program has told JAX."""
+
 _fit = jax.jit(coverage.fit, static_argnums=0)
 _novelty = jax.jit(coverage.novelty, static_argnums=0)
 _log_density = jax.jit(coverage.log_density, static_argnums=0)
@@ -120,10 +123,11 @@ class Coverage:
         if self._state is None:
             raise FitError("there is nothing to fit: push a trajectory first, or give points: fit(X)")
         window = np.concatenate(self._window)
-        points, valid = _filled_up(window)
-        key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
         failed = self.failed_fits_
-        self._state = _fit(self.config, self._state._replace(points=points[None], valid=valid[None]), key)
+        with _in_single_precision():
+            points, valid = _filled_up(window)
+            key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
+            self._state = _fit(self.config, self._state._replace(points=points[None], valid=valid[None]), key)
         self._fits += 1
         if self.failed_fits_ > failed:
             reason = f"nothing could be fitted: {_why_not(self.config, window)}"
@@ -137,15 +141,16 @@ class Coverage:
 
         To know how novel a trajectory is compared with others, ask before it is pushed and fitted.
         """
-        checked = self._checked(trajectory)
-        points, valid = _filled_up(checked)
-        return float(_novelty(self.config, self._fitted_state(), points[None], valid[None])[0])
+        checked, state = self._checked(trajectory), self._fitted_state()
+        with _in_single_precision():
+            points, valid = _filled_up(checked)
+            return float(_novelty(self.config, state, points[None], valid[None])[0])
 
     def log_density(self, points: ArrayLike) -> np.ndarray:
         """Log-density [n] of each of the points [n, d] under the current model, within +-10,000."""
-        checked = self._checked(points)
-        density = _log_density(self.config, self._fitted_state(), _filled_up(checked)[0])
-        return np.asarray(density)[: len(checked)]
+        checked, state = self._checked(points), self._fitted_state()
+        with _in_single_precision():
+            return np.asarray(_log_density(self.config, state, _filled_up(checked)[0]))[: len(checked)]
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """`log_density` by its name in scikit-learn."""
@@ -337,7 +342,8 @@ def _settings(params: Mapping[str, Any]) -> tuple[CoverageConfig, int]:
 @functools.lru_cache(maxsize=4)  # it takes a third of a second to trace
 def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState:
     """A state with room for no points: they are kept in NumPy and come into the state for a fit."""
-    return coverage.init(replace(config, window=1), 1, dimensions)
+    with _in_single_precision():
+        return coverage.init(replace(config, window=1), 1, dimensions)
 
 
 def _why_not(config: CoverageConfig, points: np.ndarray) -> str:
@@ -399,7 +405,8 @@ def _with_leaves(
             )
         if name.startswith("model.") and (wrong := _wrong_parameters(config, name.split(".")[-1], new)):
             raise ValueError(f"{name}: {wrong}")
-    learned = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
+    with _in_single_precision():
+        learned = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
     return learned._replace(points=state.points, valid=state.valid)
 
 
