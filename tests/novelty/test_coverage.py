@@ -307,7 +307,7 @@ def test_wrong_components_are_refused_by_name(components: Any) -> None:
         ("window", ["3", True, 3.0, 0, -1, None, 10**12, 10**5000, [3], np.nan]),
         ("max_points", ["3", True, 3.0, 0, 10**12]),
         ("reg", ["0.1", True, None, 0.0, -1.0, np.nan, np.inf, 1e300, 10**400, 1j, [0.1]]),
-        ("tolerance", ["0.1", None, -1e-9, np.nan, np.inf]),
+        ("tolerance", ["0.1", None, -1e-9, np.nan, np.inf, 1e300]),
         ("screening_margin", [np.nan, -0.1]),
         ("max_iterations", [0, 1.5, None, 2**40]),
         ("covariance", ["Diag", None, 1, ["diag"], np.array(["diag", "full"])]),

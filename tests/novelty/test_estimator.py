@@ -221,10 +221,20 @@ def test_a_first_fit_that_fails_says_why_instead_of_leaving_novelty_at_zero(reas
 
 
 def test_fewer_distinct_points_than_components_are_counted() -> None:
-    points = np.repeat(np.eye(2, D), 10, axis=0)
-    reason = estimator_module._why_not(CoverageConfig(components=(3, 4)), points)
-    assert "20 points of the window have 2 values" in reason
-    assert "3 components" in reason
+    estimator = Coverage(components=(3, 4))
+    estimator.push(np.repeat(np.eye(2, D), 10, axis=0))
+    with pytest.raises(FitError, match=r"20 points of the window have 2 values.*3 components"):
+        estimator.fit()
+
+
+def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
+    before = estimator_module._fit._cache_size()
+    with pytest.raises(FitError, match="holds 5 points"):
+        Coverage().fit(trajectory(0, 5))
+    # The first hundreds of equal points do not hide the others.
+    enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
+    assert estimator_module._too_few(CoverageConfig(), enough) is None
+    assert estimator_module._fit._cache_size() == before
 
 
 def test_equal_points_are_one_gaussian_if_one_component_is_allowed() -> None:
@@ -236,29 +246,33 @@ def test_equal_points_are_one_gaussian_if_one_component_is_allowed() -> None:
     assert estimator.novelty(points) == pytest.approx(D / 2 * np.log(2 * np.pi * 0.25), rel=1e-5)
 
 
-def spoilt() -> Coverage:
-    """With a model of an earlier window, of more components than a failed fit claims to have."""
+EQUAL, HUGE = np.full((15, D), 2.0), trajectory(0, 15) * 1e25
+
+
+def spoilt(spoiling: np.ndarray = EQUAL) -> Coverage:
+    """A model of 4 components, and a later window that cannot be fitted."""
     estimator = Coverage(**SMALL)
     centres = 20.0 * np.eye(4, D)
     for number in range(4):
         estimator.push(trajectory(number, 15) / 50 + centres[np.arange(15) % 4])
     estimator.fit()
     for _ in range(4):
-        estimator.push(np.full((15, D), 2.0))
+        estimator.push(spoiling)
     return estimator
 
 
-def test_a_refit_that_fails_warns_that_the_earlier_model_stays() -> None:
-    estimator = spoilt()
+@pytest.mark.parametrize(("spoiling", "reason"), [(EQUAL, "all 60 points .* are equal"), (HUGE, "60 points")])
+def test_a_refit_that_fails_warns_that_the_earlier_model_stays(spoiling: np.ndarray, reason: str) -> None:
+    estimator = spoilt(spoiling)
     before = estimator.log_density(trajectory(9))
-    with pytest.warns(UserWarning, match="all 60 points .* are equal.*last successful fit stays in use"):
+    with pytest.warns(UserWarning, match=rf"{reason}.*last successful fit stays in use"):
         assert estimator.fit() is estimator
     np.testing.assert_array_equal(estimator.log_density(trajectory(9)), before)
     assert estimator.failed_fits_ == 1
 
 
 def test_components_are_those_of_the_model_in_use_after_a_failed_refit(tmp_path: Path) -> None:
-    estimator = spoilt()
+    estimator = spoilt(HUGE)
     assert estimator.components_ == 4
     with pytest.warns(UserWarning, match="stays in use"):
         estimator.fit()

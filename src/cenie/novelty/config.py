@@ -58,7 +58,7 @@ class CoverageConfig:
     # Added to every variance. The paper: 1e-2 in mazes, 1e-6 for walkers, 1e-1 for cars.
     reg: float = _setting(1e-2, above=0.0, maximum=1e30)
     # A fit ends when the mean negative log-likelihood per point falls by less than this.
-    tolerance: float = _setting(1e-3, minimum=0.0)
+    tolerance: float = _setting(1e-3, minimum=0.0, maximum=1e30)
     max_iterations: int = _setting(100, minimum=1, maximum=10**6)
     # How the number of components is chosen; the paper takes the silhouette.
     selection: Literal["silhouette", "aic", "bic"] = "silhouette"
@@ -68,7 +68,7 @@ class CoverageConfig:
     # Every size is first fitted to so many points, drawn uniformly, and only those whose silhouette comes
     # within the margin of the best are fitted to all, from the same centres; None: all are, as in the paper.
     screening_points: int | None = _setting(1024, minimum=1, maximum=10**8)
-    screening_margin: float = _setting(0.04, minimum=0.0)
+    screening_margin: float = _setting(0.04, minimum=0.0, maximum=1e30)
     # Start each fit from the previous one with as many components instead of from new centres.
     warm_start: bool = False
 
@@ -81,7 +81,7 @@ class CoverageConfig:
     distillation_steps: int = _setting(256, minimum=1, maximum=10**6)
     distillation_batch: int = _setting(256, minimum=1, maximum=10**6)
     distillation_size: int = _setting(64, minimum=1, maximum=10**4)
-    distillation_rate: float = _setting(1e-3, above=0.0)
+    distillation_rate: float = _setting(1e-3, above=0.0, maximum=1e30)
 
     def check(self) -> Iterator[Problem]:
         """Rules between settings; bounds of single ones are in the fields."""

@@ -123,17 +123,22 @@ class Coverage:
         if self._state is None:
             raise FitError("there is nothing to fit: push a trajectory first, or give points: fit(X)")
         window = np.concatenate(self._window)
+        reason = _too_few(self.config, window)
         failed = self.failed_fits_
         with _in_single_precision():
-            points, valid = _filled_up(window)
-            key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
-            self._state = _fit(self.config, self._state._replace(points=points[None], valid=valid[None]), key)
-        self._fits += 1
+            if reason is None:
+                points, valid = _filled_up(window)
+                key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
+                start = self._state._replace(points=points[None], valid=valid[None])
+                self._state = _fit(self.config, start, key)
+                self._fits += 1
+            else:  # Not worth the minutes that a fit may take to compile.
+                self._state = self._state._replace(failed_fits=self._state.failed_fits + 1)
         if self.failed_fits_ > failed:
-            reason = f"nothing could be fitted: {_why_not(self.config, window)}"
+            message = f"nothing could be fitted: {reason or _not_finite(self.config, window)}"
             if not self.fitted_:
-                raise FitError(reason)
-            warnings.warn(f"{reason}. The model of the last successful fit stays in use", stacklevel=2)
+                raise FitError(message)
+            warnings.warn(f"{message}. The model of the last successful fit stays in use", stacklevel=2)
         return self
 
     def novelty(self, trajectory: ArrayLike) -> float:
@@ -171,7 +176,10 @@ class Coverage:
 
     @property
     def diagnostics_(self) -> dict[str, np.ndarray]:
-        """What is known of the last fit, failed or not; empty before the first. Names depend on the model."""
+        """What is known of the last fit that was tried, failed or not; the names depend on the model.
+
+        Empty before the first; one that could not succeed, for want of points, is not tried.
+        """
         if self._state is None or self._fits == 0:
             return {}
         return {name: np.asarray(value) for name, value in self._state.diagnostics.items()}
@@ -346,26 +354,35 @@ def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState
         return coverage.init(replace(config, window=1), 1, dimensions)
 
 
-def _why_not(config: CoverageConfig, points: np.ndarray) -> str:
-    """What is wrong with points that could not be fitted, and what to do about it."""
+def _too_few(config: CoverageConfig, points: np.ndarray) -> str | None:
+    """Why there are too few points for any mixture, and what to do about it; None if there are enough."""
+    fewest, count = config.components[0], len(points)
+    if config.model not in ("mixture", "pca"):
+        return None
+    # Almost always a few points are enough to see that there are enough.
+    if count >= fewest and any(len(np.unique(some, axis=0)) >= fewest for some in (points[:256], points)):
+        return None
+    if count < fewest:
+        found = f"the window holds {count} points"
+    elif (points == points[0]).all():
+        found = f"all {count} points of the window are equal (as float32)"
+    else:
+        found = f"the {count} points of the window have {len(np.unique(points, axis=0))} values (as float32)"
+    return (
+        f"{found}, and the smallest mixture has {fewest} components: push more, or allow fewer components, "
+        "e.g. components=(1, 4)"
+    )
+
+
+def _not_finite(config: CoverageConfig, points: np.ndarray) -> str:
+    """What may be wrong with enough points that could not be fitted, and what to do about it."""
     count = len(points)
-    if config.model in ("mixture", "pca"):
-        distinct = len(np.unique(points, axis=0))
-        remedy = (
-            f"the smallest mixture has {config.components[0]} components: push more, or allow fewer "
-            "components, e.g. components=(1, 4)"
-        )
-        if count < config.components[0]:
-            return f"the window holds {count} points, and {remedy}"
-        if distinct == 1:
-            return f"all {count} points of the window are equal (as float32), and {remedy}"
-        if distinct < config.components[0]:
-            return f"the {count} points of the window have {distinct} values (as float32), and {remedy}"
     looked_at = count if config.max_points is None else min(count, config.max_points)
+    span = np.ptp(points.astype(np.float64), axis=0).max()
     return (
         f"no finite density was found for {looked_at} of {count} points with numbers up to "
-        f"{np.abs(points).max():.3g} and reg={config.reg:g}: bring the features to a scale of 1, raise reg"
-        + (", or raise max_points" if looked_at < count else "")
+        f"{np.abs(points).max():.3g}, which differ by up to {span:.3g}, and reg={config.reg:g}: bring the "
+        "features to a scale of 1, or raise reg" + (" or max_points" if looked_at < count else "")
     )
 
 
