@@ -91,26 +91,84 @@ def tell(
 
     A curriculum with novelty needs the `points` that the student met; the devices of the `mesh`, if there
     is one, share the work on them.
+
+    Three steps, of which only the second, small one depends on the length of the rollout: a loop whose
+    rollouts have many lengths compiles the other two once.
     """
-    replay, past = curriculum.replay, state.replay
-    if replay is None or past is None:
+    if curriculum.replay is None:
         return state, {"kind": assignment.kind}
-    buffer = past.buffer
-    outcomes = episode_outcomes(rollout)
-    replayed = assignment.kind == REPLAY
+    known = recall(curriculum, state, assignment, points)
+    verdict = judge(curriculum, known, rollout, advantages, gamma)
+    return absorb(curriculum, state, assignment, known, verdict, key, points, mesh)
+
+
+class Known(eqx.Module):
+    """What the teacher knows of the levels of an assignment before it sees what became of them.
+
+    `max_return` is the best return so far, -inf for new levels; `together` says which columns play the
+    same level and so share it. `novelty` is that of the points under the model of earlier experience.
+    """
+
+    max_return: Float[Array, " n"]
+    together: Bool[Array, "n n"]
+    novelty: Float[Array, " n"] | None
+
+
+class Verdict(eqx.Module):
+    """What a rollout says of its levels: a column per score, and what may be believed and remembered."""
+
+    scores: Float[Array, "n s"]
+    completed: Bool[Array, " n"]
+    max_return: Float[Array, " n"]
+
+
+def recall(
+    curriculum: Curriculum, state: TeacherState, assignment: Assignment, points: Points | None = None
+) -> Known:
+    """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
+    assert state.replay is not None
+    buffer, replayed = state.replay.buffer, assignment.kind == REPLAY
     remembered = jnp.where(replayed, buffer.extras[MAX_RETURN][assignment.slots], -jnp.inf)
     # A level that was drawn several times has one best return.
     together = (assignment.slots[:, None] == assignment.slots) & replayed | jnp.eye(
         len(remembered), dtype=bool
     )
-    best_now = jnp.where(together, outcomes.max_return, -jnp.inf).max(axis=1)
-    max_return = jnp.maximum(remembered, best_now)
     novel = None
     if curriculum.novelty is not None and state.novelty is not None:
         novel = novelties.score(curriculum.novelty, state.novelty, _required(points))
-    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, novel)
+    return Known(remembered, together, novel)
+
+
+def judge(
+    curriculum: Curriculum, known: Known, rollout: Rollout, advantages: Advantages, gamma: float
+) -> Verdict:
+    """The second step: score the rollout. The only one that looks at single steps."""
+    assert curriculum.replay is not None
+    outcomes = episode_outcomes(rollout)
+    best_now = jnp.where(known.together, outcomes.max_return, -jnp.inf).max(axis=1)
+    max_return = jnp.maximum(known.max_return, best_now)
+    replay = curriculum.replay
+    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, known.novelty)
     scores = jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
-    valid, extras = outcomes.completed, {MAX_RETURN: max_return}
+    return Verdict(scores, outcomes.completed, max_return)
+
+
+def absorb(
+    curriculum: Curriculum,
+    state: TeacherState,
+    assignment: Assignment,
+    known: Known,
+    verdict: Verdict,
+    key: PRNGKeyArray,
+    points: Points | None = None,
+    mesh: Mesh | None = None,
+) -> tuple[TeacherState, dict[str, Array]]:
+    """The third step: change the buffer, and let the points into the model. Consumes the key."""
+    replay, past = curriculum.replay, state.replay
+    assert replay is not None
+    assert past is not None
+    buffer, scores, valid, novel = past.buffer, verdict.scores, verdict.completed, known.novelty
+    replayed, extras = assignment.kind == REPLAY, {MAX_RETURN: verdict.max_return}
     if curriculum.editing is not None and curriculum.editing.children > 1 and novel is not None:
         # A child without a score cannot enter, however novel it is.
         best = novelties.most_novel(jnp.where(valid, novel, -jnp.inf), curriculum.editing.children)
