@@ -337,7 +337,7 @@ def _from_labels(
     """
     shape, (count, dimensions) = SHAPES[problem.covariance], centres.shape
     owner, place = _columns(widths)
-    present = place < sizes[owner]
+    present = jnp.asarray(place) < sizes[owner]
     middles = rows_where(present, centres[place], jnp.zeros_like(centres[place]))
     members = jnp.concatenate(
         [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
