@@ -318,7 +318,7 @@ def test_long_trajectories_are_thinned_and_short_ones_padded():
     ("features", "message"),
     [
         (None, "features: this teacher measures novelty"),
-        (np.zeros((N + 1, T, D)), f"features: expected one array for each of the {N} levels"),
+        (np.zeros((N + 1, T, D)), f"features: expected one row for each of the {N} levels"),
         (np.zeros((N, T, D + 1)), rf"features\[0\]: expected {D} numbers for each step"),
         (np.full((N, T, D), np.inf), r"features\[0\]: not finite"),
     ],
