@@ -7,6 +7,7 @@ file only carries levels and rollouts to them and back. Levels are generated and
 import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
 from cenie.run import checkpoint
 from cenie.run.compilation import kept_programs
+from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError
 from cenie.student.advantage import gae
 from cenie.teach import buffer as buffers
@@ -124,6 +126,7 @@ class Teacher:
         self._num_levels, self._seed, self._told = num_levels, seed, 0
         self._steps = _LEAST_STEPS
         self._compiled: set[str] = set()
+        self._watch = Watch(self._curriculum.replay, _REMEDY)
         self._points_shape = (points_per_level, features or 0)
         self._gamma, self._gae_lambda = gamma, gae_lambda
         self._state = teacher.init(self._curriculum, num_levels, self._points_shape)
@@ -175,13 +178,15 @@ class Teacher:
         could be either.
 
         Each row is one level: any number of episodes one after another, all of that level. `terminated` or
-        `truncated` is true at the last step of an episode; steps after the last of these are ignored, so
-        that shorter rows may be padded with anything finite. `value` is your critic's estimate before each
-        step. Optional: `solved` (true at the end of a solved episode; the score `learnability` needs it),
-        `final_value` (the critic's estimate after a time-out, to bootstrap from), `advantage` (your own
-        estimates instead of ours), `entropy` (of the policy; the score `entropy` needs it), `features` (a row
-        of numbers for each step, usually state and action side by side; methods that measure novelty need
-        it). Discrete actions belong there as one column per action, see `cenie.state_action_features`.
+        `truncated` is true at the last step of an episode; steps after the last of these are ignored, so that
+        shorter rows may be padded with anything finite. A level without any end has no score and cannot be
+        replayed, unless the setting `replay.unfinished` is "score"; a warning says so if that is the rule.
+        `value` is your critic's estimate before each step. Optional: `solved` (true at the end of a solved
+        episode; the score `learnability` needs it), `final_value` (the critic's estimate after a time-out, to
+        bootstrap from), `advantage` (your own estimates instead of ours), `entropy` (of the policy; the score
+        `entropy` needs it), `features` (a row of numbers for each step, usually state and action side by
+        side; methods that measure novelty need it). Discrete actions belong there as one column per action,
+        see `cenie.state_action_features`.
         """
         if self._pending is None:
             raise RuntimeError("tell() without a task: call ask() first")
@@ -211,6 +216,9 @@ class Teacher:
                 if values is not None or name in _ALWAYS
             }
         )
+        replay = self._curriculum.replay
+        if replay is not None and replay.config.unfinished == "score":
+            steps |= {"truncated": _with_ends(steps["terminated"], steps["truncated"])}
         longest = max(len(row) for row in steps["reward"])
         # The length only ever grows: each one is compiled for, and a shorter one would gain nothing.
         while self._steps < longest:
@@ -218,7 +226,7 @@ class Teacher:
         padded = _padded(steps, self._steps)
         _, assignment, state = self._pending
         metrics: dict[str, Array] = {"kind": assignment.kind}
-        if self._curriculum.replay is not None:
+        if replay is not None:
             with self._compiling(f"tell {self._steps}"):
                 known = _recall(self._curriculum, state, assignment, points)
                 verdict = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
@@ -226,7 +234,12 @@ class Teacher:
                     self._curriculum, state, assignment, known, verdict, self._key(1), points
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
-        return {name: number.item() for name, number in jax.device_get(metrics).items()}
+        log = {name: number.item() for name, number in jax.device_get(metrics).items()}
+        for message in self._watch.look(
+            self._num_levels, log.get("unscored", 0), log.get("equal_scores", False)
+        ):
+            warnings.warn(message, stacklevel=2)
+        return log
 
     def stored(self) -> list[StoredLevel]:
         """The levels of the buffer, the likeliest to be replayed first."""
@@ -396,6 +409,10 @@ def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) ->
             raise ValueError(f"{name}: this teacher's score needs it")
 
 
+_REMEDY = (
+    "Play each level until an episode has ended (terminated or truncated), or pass "
+    "settings={'replay.unfinished': 'score'} to score what was played of an episode"
+)
 _FLAGS = {"terminated", "truncated", "solved"}
 _ALWAYS = {"reward", "value", "terminated", "truncated"}
 
@@ -453,6 +470,13 @@ def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.
     # Gymnasium's time limit may set both at once.
     ends = zip(rows["truncated"], rows["terminated"])
     return rows | {"truncated": [truncated & ~terminated for truncated, terminated in ends]}
+
+
+def _with_ends(terminated: Sequence[np.ndarray], truncated: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`truncated` with an end at the last step of every row that has none, so that it is scored."""
+    last = [np.arange(len(row)) == len(row) - 1 for row in truncated]
+    unfinished = [not (one | other).any() for one, other in zip(terminated, truncated)]
+    return [row | (end & cut) for row, end, cut in zip(truncated, last, unfinished)]
 
 
 def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str, np.ndarray]:
