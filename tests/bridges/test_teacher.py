@@ -474,6 +474,7 @@ def test_novelty_needs_the_number_of_features():
         ),
         ({"seed": 2**63}, "seed: must be"),
         ({"seed": 10**400}, "seed: must be"),
+        ({"seed": 10**5000}, "seed: must be .* got a int"),
         ({"seed": True}, "seed: must be .* got True"),
         ({"seed": 1.0}, "seed: must be"),
         ({"num_levels": np.True_}, "num_levels: must be"),
