@@ -73,11 +73,15 @@ def to_data(value: Any) -> Any:
 
 
 def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
-    """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`)."""
+    """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`).
+
+    Another `kind` of record begins with the defaults of that kind; other settings of it may follow in the
+    same call.
+    """
     problems: list[Problem] = []
     data = to_data(value)
-    for path, new in overrides.items():
-        _assign(data, path, new, problems)
+    for path in sorted(overrides, key=_kinds_first):
+        _assign(data, path, overrides[path], problems)
     result = _read(type(value), data, "", problems)
     if problems:
         raise SettingsError(problems)
@@ -88,11 +92,20 @@ def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) 
     *parents, last = path.split(".")
     node: Any = data
     for depth, name in enumerate(parents):
-        node = node.get(name) if isinstance(node, dict) else None
+        if name in node and node[name] is None:
+            node[name] = {}  # A group that was left out: its kind may follow.
+        node = node.get(name)
         if not isinstance(node, dict):
             problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))
             return
+    if last == "kind" and node.get("kind") != new:
+        node.clear()
     node[last] = new
+
+
+def _kinds_first(path: str) -> tuple[int, bool]:
+    """An order in which groups come before their parts, and the kind of a group before its other settings."""
+    return path.count("."), path.rpartition(".")[2] != "kind"
 
 
 def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
@@ -104,7 +117,7 @@ def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
     if origin is tuple:
         return _read_tuple(typing.get_args(kind), data, path, problems)
     if origin in (typing.Union, types.UnionType):
-        return _read_optional(kind, data, path, problems)
+        return _read_union(kind, data, path, problems)
     return _read_scalar(kind, data, path, problems)
 
 
@@ -201,12 +214,30 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, path: str, problems: list[Pro
     )
 
 
-def _read_optional(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
-    kinds = typing.get_args(kind)
-    if data is None and type(None) in kinds:
+def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    """An optional value, or one of several records that are told apart by their field `kind`."""
+    options = typing.get_args(kind)
+    if data is None and type(None) in options:
         return None
-    (inner,) = (option for option in kinds if option is not type(None))
-    return _read(inner, data, path, problems)
+    kinds = [option for option in options if option is not type(None)]
+    if len(kinds) == 1:
+        return _read(kinds[0], data, path, problems)
+    records = {_tag(record): record for record in kinds}
+    known = ", ".join(records)
+    if not isinstance(data, Mapping):
+        problems.append(Problem(path, f"expected a group with a kind ({known}), got {_show(data)}"))
+        return None
+    chosen = data.get("kind")
+    if not isinstance(chosen, str) or chosen not in records:
+        problems.append(Problem(_join(path, "kind"), f"must be one of {known}, got {_show(chosen)}"))
+        return None
+    return _read_dataclass(records[chosen], data, path, problems)
+
+
+def _tag(record: type) -> str:
+    """What `kind` says in this record of a union."""
+    (tag,) = typing.get_args(typing.get_type_hints(record)["kind"])
+    return tag
 
 
 def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:

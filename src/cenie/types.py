@@ -70,7 +70,11 @@ class Rollout(eqx.Module):
 
 
 class Advantages(eqx.Module):
-    """Generalised advantage estimates and the value targets `advantage + value` they imply."""
+    """Generalised advantage estimates, and the value targets `advantage + value` they imply.
+
+    `error` is the one-step error r_t + gamma V_{t+1} - V_t.
+    """
 
     advantage: Float[Array, "n t"]
     target: Float[Array, "n t"]
+    error: Float[Array, "n t"]

@@ -101,6 +101,8 @@ class Domain:
     environment: Environment
     generators: Mapping[str, Callable[[PRNGKeyArray], Level]]
     """Named level generators; each draws one level from a key."""
+    roles: Mapping[str, str]
+    """Names of generators by what they are for: `random` levels, and `simple` ones to begin with."""
     edit: Callable[[PRNGKeyArray, Level], Level]
     """A small random change of a level that keeps it valid."""
     statistics: Callable[[Level], dict[str, Array]]
@@ -112,6 +114,10 @@ class Domain:
     to_json: Callable[[Level], Any]
     from_json: Callable[[Any], Level]
     """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+
+    def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
+        """The generator of a name, or of a role."""
+        return self.generators[self.roles.get(name, name)]
 
 
 def batched_reset(environment: Environment, key: PRNGKeyArray, levels: Level) -> tuple[Observation, EnvState]:

@@ -1,5 +1,6 @@
 """The table of domains. Imports no JAX: the command line reads it before anything heavy is loaded."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cenie.envs.maze.config import MazeConfig
@@ -13,6 +14,7 @@ class DomainEntry:
     settings: type
     factory: str
     generators: tuple[str, ...]
+    roles: Mapping[str, str]
     suites: tuple[str, ...]
 
 
@@ -22,6 +24,7 @@ DOMAINS = {
         settings=MazeConfig,
         factory="cenie.envs.maze.domain:maze_domain",
         generators=("uniform60", "blocks25", "empty"),
+        roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
     ),
 }

@@ -3,6 +3,7 @@
 from functools import partial
 
 from cenie.envs.base import Domain
+from cenie.envs.domains import DOMAINS
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
@@ -18,6 +19,7 @@ def maze_domain(config: MazeConfig) -> Domain:
         name="maze",
         environment=Maze(config),
         generators={name: partial(generate, config, name) for name in BUDGETS},
+        roles=DOMAINS["maze"].roles,
         edit=partial(edit, num_edits=config.num_edits, operations=config.edit_operations),
         statistics=statistics,
         suites=suites(),
