@@ -12,7 +12,7 @@ TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
 .PHONY: train test test-all lint benchmark clean
 
 train: $(VENV)/core
-	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED)
+	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) $(ARGS)
 
 test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)

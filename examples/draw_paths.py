@@ -17,7 +17,10 @@ from cenie.teach.cycle import init
 
 
 def follow(environment, network, level, key, steps):
-    """Position and direction at each step of one episode, from its start to its end."""
+    """Position and direction at each step of one episode, from its start to its end.
+
+    The environment ends an episode at the step into the goal without making it, so that is done here.
+    """
     observation, state = environment.reset(key, level)
     memory = network.initial_memory(1)
     places = [(*map(int, state.position), int(state.direction))]
@@ -29,7 +32,8 @@ def follow(environment, network, level, key, steps):
         action_key, step_key = jax.random.split(jax.random.fold_in(key, time))
         result = step(step_key, level, state, decision.policy.sample(action_key)[0])
         observation, state = result.observation, result.state
-        places.append((*map(int, state.position), int(state.direction)))
+        place = level.goal if result.solved else state.position
+        places.append((*map(int, place), int(state.direction)))
         if result.terminated or result.truncated:
             break
     return places

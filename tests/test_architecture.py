@@ -50,10 +50,16 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 WITHOUT_JAX = (
     "cenie.settings",
     "cenie.run.config",
+    "cenie.run.continuation",
     "cenie.run.presets",
+    "cenie.run.cli",
     "cenie.run.directory",
     "cenie.run.durable",
+    "cenie.run.entry",
+    "cenie.run.memory",
+    "cenie.run.manifest",
     "cenie.run.metrics",
+    "cenie.run.output",
     "cenie.run.signals",
     "cenie.run.sinks",
 )

@@ -2,6 +2,16 @@
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.dynamics import FORWARD, Maze
+from cenie.envs.maze.level import make_level
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -23,3 +33,22 @@ def test_a_numpy_student_learns_cart_poles_from_our_teacher():
 def test_cart_poles_unlike_those_of_training_are_novel():
     novelty = load("novelty_gymnasium").main(rollouts=3)
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])
+
+
+class Walker:
+    """A student that walks ahead."""
+
+    def initial_memory(self, count):
+        return ()
+
+    def step(self, memory, observation, start):
+        return (), SimpleNamespace(policy=SimpleNamespace(sample=lambda key: jnp.array([FORWARD])))
+
+
+@pytest.mark.parametrize(("goal", "end"), [((2, 0), (2, 0, 0)), ((0, 1), (3, 0, 0))])
+def test_a_drawn_path_ends_on_the_goal_if_it_was_reached(monkeypatch, goal, end):
+    level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
+    monkeypatch.setattr(jax, "jit", lambda function: function)  # `Walker` decides without arrays
+    path = load("draw_paths").follow(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
+    assert path[0] == (0, 0, 0)
+    assert path[-1] == end

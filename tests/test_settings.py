@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,9 +16,9 @@ from cenie.settings import Problem, SettingsError, read, replace, setting, to_da
 # Random dataclasses -> JSON -> the same
 
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
-    int: st.integers(),
+    int: st.integers(-(2**31) + 1, 2**31 - 1),
     float: finite,
     bool: st.booleans(),
     str: st.text(st.characters(exclude_categories=["Cs"])),
@@ -146,6 +145,22 @@ BAD: dict[str, tuple[Any, list[tuple[str, str]]]] = {
         {"limit": 10**400},
         [("limit", "must be a finite number, got " + "1" + "0" * 56 + "...")],
     ),
+    "number that single precision takes for infinite": (
+        {"limit": -1e39},
+        [("limit", "must be 0, or between 1.2e-38 and 3.4e+38 in size, got -1e+39")],
+    ),
+    "number that single precision takes for 0": (
+        {"inner": {"step": 1e-50}},
+        [("inner.step", "must be 0, or between 1.2e-38 and 3.4e+38 in size, got 1e-50")],
+    ),
+    "whole number beyond 32 bits": (
+        {"inner": {"span": [6, 10**12]}},
+        [("inner.span", f"must be at most {2**31 - 1} in size, got {10**12}")],
+    ),
+    "a list without end": (
+        {"inner": {"widths": ["x"] * 100_000}},
+        [("inner.widths", "expected at most 1000 values, got 100000")],
+    ),
     "below a closed bound": ({"inner": {"rate": -0.01}}, [("inner.rate", "must be at least 0.0, got -0.01")]),
     "above a closed bound": ({"inner": {"rate": 1.01}}, [("inner.rate", "must be at most 1.0, got 1.01")]),
     "at an open bound": ({"inner": {"step": 0}}, [("inner.step", "must be greater than 0.0, got 0.0")]),
@@ -238,6 +253,21 @@ def test_a_mistake_is_named_with_its_field(case: str) -> None:
     assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
 
 
+def test_of_many_unknown_settings_some_are_named_and_the_rest_counted() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(Inner, {f"x{number}": 1 for number in range(100_000)})
+    assert len(caught.value.problems) == 21
+    assert str(caught.value.problems[-1]) == "config: has 99980 more unknown settings"
+
+
+def test_a_value_nested_too_deeply_to_be_shown_is_still_refused_by_its_type() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(SettingsError, match=r"^rate: expected a number, got a list that cannot be shown$"):
+        read(Inner, {"rate": deep})
+
+
 def test_a_path_of_origin_leads_every_problem() -> None:
     with pytest.raises(SettingsError, match=r"^student\.rate: must be at most 1\.0, got 2\.0$"):
         read(Inner, {"rate": 2}, path="student")
@@ -253,7 +283,7 @@ def test_defaults_and_whole_numbers_for_numbers() -> None:
 def test_bounds_are_inclusive_and_none_is_not_bounded() -> None:
     for count in (1, 100):
         assert read(Outer, {"name": "", "count": count}).count == count
-    assert read(Inner, {"rate": 0.0, "step": sys.float_info.min}).step == sys.float_info.min
+    assert read(Inner, {"rate": 0.0, "step": 1e-37}).step == 1e-37
 
 
 @dataclass(frozen=True)

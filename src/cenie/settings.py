@@ -17,6 +17,13 @@ from typing import Any
 _UNREADABLE: Any = object()
 """Stands for a value that could not be read, so that other settings can still be checked."""
 
+LARGEST_INT = 2**31 - 1
+SMALLEST_FLOAT, LARGEST_FLOAT = 1.1754943508222875e-38, 3.4028234663852886e38
+"""What 32 bits hold, which is what JAX computes with: beyond it a number would silently become another."""
+
+_UNKNOWN_NAMED, _LONGEST_LIST = 20, 1000
+"""How many unknown settings are named one by one, and how long a list may be: a file may have millions."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -44,7 +51,10 @@ def setting(
     maximum: int | float | None = None,
     above: int | float | None = None,
 ) -> Any:
-    """A dataclass field with bounds: `minimum <= value <= maximum` and `value > above`."""
+    """A dataclass field with bounds: `minimum <= value <= maximum` and `value > above`.
+
+    Numbers without bounds of their own must still fit in 32 bits.
+    """
     return dataclasses.field(
         default=default, metadata={"minimum": minimum, "maximum": maximum, "above": above}
     )
@@ -123,15 +133,18 @@ def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
 
 def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(data, Mapping):
-        problems.append(Problem(path or "config", f"expected a group of settings, got {_show(data)}"))
+        problems.append(Problem(path or "config", f"expected a group of settings, got {show(data)}"))
         return None
     hints = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    for name in data:
-        if name not in fields:
-            close = difflib.get_close_matches(str(name), fields, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(fields)}"
-            problems.append(Problem(_join(path, str(name)), f"unknown setting{hint}"))
+    unknown = [name for name in data if name not in fields]
+    for name in unknown[:_UNKNOWN_NAMED]:
+        close = difflib.get_close_matches(str(name), fields, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(fields)}"
+        problems.append(Problem(_join(path, str(name)), f"unknown setting{hint}"))
+    if len(unknown) > _UNKNOWN_NAMED:
+        more = len(unknown) - _UNKNOWN_NAMED
+        problems.append(Problem(path or "config", f"has {more} more unknown settings"))
     values = {}
     for name, field in fields.items():
         where = _join(path, name)
@@ -185,24 +198,31 @@ def _out_of_bounds(metadata: Mapping[str, Any], value: Any, path: str) -> Iterat
             continue
         minimum, maximum, above = (metadata.get(name) for name in ("minimum", "maximum", "above"))
         if minimum is not None and number < minimum:
-            yield Problem(path, f"must be at least {minimum}, got {number}")
-        if above is not None and number <= above:
-            yield Problem(path, f"must be greater than {above}, got {number}")
-        if maximum is not None and number > maximum:
-            yield Problem(path, f"must be at most {maximum}, got {number}")
+            yield Problem(path, f"must be at least {minimum}, got {show(number)}")
+        elif above is not None and number <= above:
+            yield Problem(path, f"must be greater than {above}, got {show(number)}")
+        elif maximum is not None and number > maximum:
+            yield Problem(path, f"must be at most {maximum}, got {show(number)}")
+        elif isinstance(number, int) and abs(number) > LARGEST_INT:
+            yield Problem(path, f"must be at most {LARGEST_INT} in size, got {show(number)}")
+        elif isinstance(number, float) and number and not SMALLEST_FLOAT <= abs(number) <= LARGEST_FLOAT:
+            yield Problem(path, f"must be 0, or between 1.2e-38 and 3.4e+38 in size, got {show(number)}")
 
 
 def _read_choice(choices: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
     for choice in choices:
         if type(data) is type(choice) and data == choice:
             return choice
-    problems.append(Problem(path, f"must be one of {', '.join(map(str, choices))}, got {_show(data)}"))
+    problems.append(Problem(path, f"must be one of {', '.join(map(str, choices))}, got {show(data)}"))
     return None
 
 
 def _read_tuple(kinds: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(data, list | tuple):
-        problems.append(Problem(path, f"expected a list, got {_show(data)}"))
+        problems.append(Problem(path, f"expected a list, got {show(data)}"))
+        return None
+    if len(data) > _LONGEST_LIST:
+        problems.append(Problem(path, f"expected at most {_LONGEST_LIST} values, got {len(data)}"))
         return None
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         kinds = (kinds[0],) * len(data)
@@ -249,17 +269,21 @@ def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> An
             number = math.inf
         if math.isfinite(number):
             return number
-        problems.append(Problem(path, f"must be a finite number, got {_show(data)}"))
+        problems.append(Problem(path, f"must be a finite number, got {show(data)}"))
         return None
     if type(data) is kind:
         return data
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    problems.append(Problem(path, f"expected {names.get(kind, kind)}, got {_show(data)}"))
+    problems.append(Problem(path, f"expected {names.get(kind, kind)}, got {show(data)}"))
     return None
 
 
-def _show(data: Any) -> str:
-    text = repr(data)
+def show(data: Any) -> str:
+    """A value as it is quoted in a message: on one line, shortened, without control characters."""
+    try:
+        text = repr(data)
+    except (RecursionError, ValueError):  # nested too deeply, or a whole number of too many digits
+        return f"a {type(data).__name__} that cannot be shown"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

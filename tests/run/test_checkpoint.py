@@ -25,6 +25,7 @@ from safetensors.numpy import save as to_safetensors
 
 from cenie.run.checkpoint import CheckpointError, digest, load_newest, newest_first, save, sweep
 from cenie.run.directory import RunDirectoryError
+from cenie.run.manifest import Unusable
 
 LIKE = {"w": np.zeros((8, 8), np.float32), "n": np.zeros((), np.int32)}
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -488,8 +489,8 @@ def test_hostile_arrays_are_refused_even_with_right_hashes(tmp_path: Path, kind:
         ({"step": "2"}, "wrong entry"),
         ({"step": 3}, "belongs to step 3"),
         ({"facts": [1]}, "lacks a needed entry"),
-        ({"arrays": {"bytes": 10**18, "sha256": ""}}, "truncated"),
-        ({"arrays": {"bytes": -1}}, "File too large"),
+        ({"arrays": {"bytes": 10**18, "sha256": ""}}, "said to have 1000000000000000000 bytes; at most"),
+        ({"arrays": {"bytes": -1}}, "said to have -1 bytes"),
         ({"arrays": {"bytes": True}}, "wrong entry"),
         ({"leaves": {"../../etc/passwd": {"shape": [1], "dtype": "uint8"}}}, "unexpected array ../../etc"),
         ({"leaves": {"['w']": 3, "['n']": None}}, "array ['w'] is missing"),
@@ -526,6 +527,57 @@ def test_a_manifest_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (two_checkpoints(tmp_path) / "manifest.json").open("ab") as file:
         file.truncate(2**40)
     assert_falls_back(tmp_path, "manifest.json cannot be read: File too large")
+
+
+def test_a_terabyte_of_arrays_is_refused_by_its_size(tmp_path: Path) -> None:
+    """A sparse file costs its sender nothing, and the manifest agreed with it: it was read to the end."""
+    save(tmp_path, state(1), step=1, facts={})
+    forged = forge(tmp_path, b"", arrays={"bytes": 2**40, "sha256": ""})
+    with (forged / "arrays.safetensors").open("ab") as file:
+        file.truncate(2**40)
+    assert_falls_back(tmp_path, "said to have 1099511627776 bytes; at most")
+    save(tmp_path, state(3), step=3, facts={}, keep=1)
+    assert names(tmp_path) == ["step-00000002", "step-00000003"]
+
+
+@given(
+    st.dictionaries(st.text(max_size=20), hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=3)),
+    dtypes,
+)
+@settings(max_examples=30, deadline=None)
+def test_the_bound_on_the_size_admits_every_real_checkpoint(
+    tmp_path_factory: pytest.TempPathFactory, shapes: dict[str, tuple[int, ...]], dtype: str
+) -> None:
+    directory = tmp_path_factory.mktemp("sizes")
+    tree = {name: np.zeros(shape, np.dtype(dtype)) for name, shape in shapes.items()}
+    save(directory, tree, step=1, facts={})
+    loaded = load_newest(directory, tree)
+    assert loaded is not None
+    assert digest(loaded.tree) == digest(tree)
+
+
+@pytest.mark.parametrize("error", [Unusable("lacks facts"), RunDirectoryError("not of this run")])
+def test_facts_are_checked_before_the_arrays(tmp_path: Path, error: Exception) -> None:
+    """What is unusable is passed over with its reason; what is foreign ends the search."""
+    two_checkpoints(tmp_path)
+
+    def check(path: Path, facts: object) -> None:
+        if path.name == "step-00000002":
+            raise error
+
+    if isinstance(error, Unusable):
+        loaded = load_newest(tmp_path, LIKE, check)
+        assert loaded is not None
+        assert (loaded.step, len(loaded.skipped)) == (1, 1)
+    else:
+        with pytest.raises(RunDirectoryError, match="not of this run"):
+            load_newest(tmp_path, LIKE, check)
+
+
+def test_a_place_of_checkpoints_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("")
+    with pytest.raises(RunDirectoryError, match=r"cannot read .*checkpoints: Not a directory"):
+        load_newest(tmp_path / "checkpoints", LIKE)
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:

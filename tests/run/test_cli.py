@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from cenie import settings
+from cenie.run import cli
 from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
 from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
@@ -82,6 +84,65 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(tmp_path, capsys):
     write_json(tmp_path / "config.json", settings.to_data(tiny("dr")))
     assert run(["train", "maze", "dr", "--out", str(tmp_path)]) == REFUSED
     assert "--resume" in capsys.readouterr().err
+
+
+def test_repeating_a_command_does_not_train_into_a_second_directory(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name = Path("runs/maze-dr-quick-seed0")
+    name.mkdir(parents=True)
+    write_json(name / "config.json", settings.to_data(tiny("dr")))
+    assert run(["train", "maze", "dr"]) == REFUSED
+    message = capsys.readouterr().err
+    for advice in (
+        f"cenie train --resume {name}\n",
+        "--out DIR",
+        "--new-name",
+        "make train SEED=N",
+        "remove",
+    ):
+        assert advice in message
+    assert [path.name for path in name.parent.iterdir()] == [name.name]
+    write_json(name / "summary.json", {})
+    assert run(["train", "maze", "dr"]) == REFUSED
+    message = capsys.readouterr().err
+    assert "already holds a finished run" in message
+    assert f"cenie train --resume {name} --updates MORE" in message
+    assert "go on with it" not in message
+
+
+def test_a_new_name_is_taken_when_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    monkeypatch.setattr(cli, "_start", lambda config, path, resume: taken.append((path, resume)) or OK)
+    (tmp_path / "runs/maze-dr-quick-seed0").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    assert run(["train", "--new-name", "maze", "dr"]) == OK
+    assert run(["train", "maze", "dr", "--out", "mine", "--new-name"]) == OK
+    assert run(["train", "maze", "dr", "--new-name", "--seed", "1"]) == OK
+    names = ("runs/maze-dr-quick-seed0-2", "mine-2", "runs/maze-dr-quick-seed1")
+    assert taken == [(Path(name), False) for name in names]
+
+
+def test_a_directory_without_a_run_can_be_used(tmp_path, monkeypatch):
+    """As one that was left by a command which was interrupted before it began."""
+    monkeypatch.setattr(cli, "_start", lambda config, path, resume: OK)
+    (tmp_path / "lock").touch()
+    assert run(["train", "maze", "dr", "--out", str(tmp_path)]) == OK
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "methods", "domains"])
+def test_help_of_every_command_is_no_error(command, capsys):
+    assert run([command, "--help"]) == OK
+    printed = capsys.readouterr()
+    assert f"cenie {command}" in printed.out
+    assert printed.err == ""
+
+
+def test_the_method_of_a_config_cannot_be_changed_alone():
+    with pytest.raises(SettingsError, match="method: cannot be changed alone"):
+        settings.replace(preset("maze", "dr", "quick"), {"method": "plr"})
+    with pytest.raises(SettingsError, match="domain: must be one of maze, got 'moon'"):
+        settings.replace(preset("maze", "dr", "quick"), {"domain": "moon"})
 
 
 def test_resume_refuses_a_changed_experiment_and_lists_what_changed(tmp_path, capsys):

@@ -32,3 +32,14 @@ def test_cores_are_counted_where_the_system_tells_no_affinity(monkeypatch):
     """As on macOS, where `cenie train` would have ended in a traceback."""
     monkeypatch.delattr(os, "sched_getaffinity")
     assert core_count() == os.cpu_count()
+
+
+@pytest.mark.parametrize(("given", "level"), [(None, "3"), ("0", "0")])
+def test_xla_does_not_cry_of_slow_compiles_unless_asked_to(given, level, monkeypatch):
+    """It has no flag for that alone; fatal errors are still written at level 3."""
+    monkeypatch.setenv("XLA_FLAGS", f"{FLAG}=4")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if given is not None:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", given)
+    prepare_devices(tiny("dr"))
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == level

@@ -100,6 +100,25 @@ def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_lock_that_is_no_file_is_refused(tmp_path: Path, make) -> None:
+    """A pipe gave a traceback, or waited for its other end."""
+    make(tmp_path / "lock")
+    reason = "cannot write .*lock: (not a regular file|Is a directory)"
+    with pytest.raises(RunDirectoryError, match=reason), RunDirectory(tmp_path).lock():
+        pytest.fail("locked")
+
+
+def test_a_lock_that_cannot_be_emptied_at_the_end_does_not_hide_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EROFS, "refused")
+
+    with RunDirectory(tmp_path).lock():
+        monkeypatch.setattr(os, "ftruncate", refuse)
+
+
 def test_taking_the_lock_sweeps_unfinished_files_only(tmp_path: Path) -> None:
     for name in ("tmp-summary.json-1", "tmp-config.json-77", "config.json"):
         (tmp_path / name).write_text("{}")
@@ -122,7 +141,7 @@ def test_a_read_only_directory_is_explained(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "open", refuse)
     with (
-        pytest.raises(RunDirectoryError, match=r"Read-only file system \(EROFS\)"),
+        pytest.raises(WriteError, match=r"lock: Read-only file system \(EROFS\)"),
         RunDirectory(tmp_path).lock(),
     ):
         pytest.fail("locked")
@@ -285,3 +304,17 @@ def test_the_order_of_keys_inside_lists_does_not_count() -> None:
     saved, now = [{"a": 1, "b": 2}], [{"b": 2, "a": 1}]
     assert config_hash(saved) == config_hash(now)
     assert differing_settings(saved, now) == []
+
+
+def test_only_the_named_settings_are_compared() -> None:
+    changed = {"seed": 2, "student": {"ppo": {"clip": 0.3, "epochs": 4}, "width": 32}, "run": {"sinks": []}}
+    assert differing_settings(CONFIG, changed, only=["student.ppo"]) == [
+        "student.ppo.clip: 0.2 in the saved run, 0.3 now"
+    ]
+    assert differing_settings(CONFIG, changed, only=["run", "student.width"]) == []
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
+    """UTF-8 cannot hold it, and a config.json can name it."""
+    write_json(tmp_path / "data.json", {"preset": "\ud800"})
+    assert read_json(tmp_path / "data.json") == {"preset": "\ud800"}

@@ -31,13 +31,13 @@ def write_metrics(path: Path, cycles: range) -> None:
         table.write([metrics_row(cycle)])
 
 
-def write_evaluations(path: Path, cycles: range) -> None:
+def write_evaluations_of(path: Path, cycles: range) -> None:
     table = EvaluationTable(path)
     for cycle in cycles:
         table.write(cycle, cycle // 2, cycle * 100, [episode(number) for number in range(3)])
 
 
-WRITERS = {"metrics.jsonl": write_metrics, "evaluations.csv": write_evaluations}
+WRITERS = {"metrics.jsonl": write_metrics, "evaluations.csv": write_evaluations_of}
 
 
 def test_rows_are_strict_json_with_null_for_what_json_does_not_have(tmp_path: Path) -> None:
@@ -166,6 +166,60 @@ def test_unreadable_lines_are_dropped(tmp_path: Path, name: str, line: bytes) ->
     path.write_bytes(good + line)
     assert cut_after(path, 9) == 1
     assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize(
+    "cycle", ["Infinity", "1e999", "-Infinity", "NaN", "1.5", "1.0", "-1", "true", '"1"', "1" + 5000 * "0"]
+)
+def test_a_cycle_that_is_no_whole_number_is_no_row(tmp_path: Path, cycle: str) -> None:
+    """An infinite one ended the resume with an OverflowError."""
+    path = tmp_path / "metrics.jsonl"
+    write_metrics(path, range(1, 3))
+    good = path.read_bytes()
+    path.write_bytes(good + f'{{"cycle": {cycle}}}\n'.encode())
+    assert cut_after(path, 9) == 1
+    assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize("cycle", [b"1_0", b" 1", b"-1", b"inf", b"+1", b"\xd9\xa1"])
+def test_a_cycle_of_a_csv_table_is_digits_only(tmp_path: Path, cycle: bytes) -> None:
+    path = tmp_path / "evaluations.csv"
+    write_evaluations_of(path, range(1, 3))
+    good = path.read_bytes()
+    path.write_bytes(good + cycle + b",1,1,s,l,v,0,0.5,1,3\n")
+    assert cut_after(path, 99) == 1
+    assert path.read_bytes() == good
+
+
+def test_a_line_too_long_for_a_row_is_dropped_whole(tmp_path: Path) -> None:
+    """Its end could look like a row of its own."""
+    path = tmp_path / "metrics.jsonl"
+    write_metrics(path, range(1, 3))
+    good = path.read_bytes()
+    path.write_bytes(good + b" " * 2**21 + b'{"cycle": 1}\n' + good)
+    assert cut_after(path, 9) == 1
+    assert path.read_bytes() == good + good
+
+
+def test_rows_are_counted_from_the_file_on(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.csv"
+    write_evaluations_of(path, range(1, 3))
+    table = EvaluationTable(path)
+    table.write(3, 1, 300, [episode(0)])
+    assert table.rows == table.found() == 7
+    path.unlink()
+    assert (table.rows, table.found()) == (7, 0)
+    table.write(4, 1, 400, [episode(0)])
+    assert path.read_text().startswith("cycle,updates")
+    assert [cycle for cycle, _ in table.read()] == [4]
+
+
+def test_rows_that_are_damaged_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.csv"
+    write_evaluations_of(path, range(1, 3))
+    damaged = [b"\xff\n", b"1,2\n", b"1,1,1,s,l,v,0,high,1,3\n", b"1,1,1,s,l,v,0,0.5,yes,3\n", b'"' * 200_000]
+    path.write_bytes(path.read_bytes() + b"".join(damaged))
+    assert len(EvaluationTable(path).read()) == 6
 
 
 # Disks that refuse

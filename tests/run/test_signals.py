@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from cenie.run.signals import GracefulStop
+from cenie.run.signals import GracefulStop, leave_on_signals
 
 STOPPABLE = """
 import hashlib, sys, threading
@@ -78,3 +79,35 @@ def test_after_one_signal_the_work_is_finished_first() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == "True\nfinished True\n"
         assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_jax_is_loading_ends_quietly(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "jax.py").write_text('import time\nprint("loading", flush=True)\ntime.sleep(600)\n')
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-m", "cenie.run.cli", "train", "maze", "dr", "--out", tmp_path / "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == code
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        leave_on_signals()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

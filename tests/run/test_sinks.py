@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import tomllib
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cenie.run import sinks
-from cenie.run.sinks import Guarded, Sinks, make_sinks
+from cenie.run.sinks import SINK_MODULES, Guarded, Sinks, make_sinks, missing_sinks
 
 FOREVER = 600.0
 
@@ -198,6 +199,21 @@ def test_a_sink_that_is_not_installed_is_a_warning(tmp_path: Path, monkeypatch: 
     group.close()
     (warning,) = warnings
     assert "metric sink 'wandb' failed (ModuleNotFoundError" in warning
+    assert "pip install 'cenie[wandb]'" in warning
+
+
+def test_missing_sinks_name_the_extra_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    monkeypatch.setitem(sys.modules, "wandb", FakeWandb())
+    monkeypatch.setattr(sys.modules["wandb"], "__spec__", object())
+    missing = {"tensorboard": "install it with: pip install 'cenie[tensorboard]'"}
+    assert missing_sinks(["tensorboard", "wandb"]) == missing
+    assert missing_sinks([]) == {}
+
+
+def test_every_sink_has_an_extra_of_its_name() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert SINK_MODULES.keys() <= project["project"]["optional-dependencies"].keys()
 
 
 def test_no_sink_module_is_imported_unless_named() -> None:

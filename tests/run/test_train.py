@@ -203,8 +203,9 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-def test_twenty_kills_and_resumes_end_with_the_same_bits(tmp_path):
-    _kill_rounds(tmp_path, "accel", kills=20, earliest=0.1)
+@pytest.mark.parametrize("method", ["accel", "plr-cenie", "accel-cenie"])
+def test_thirty_kills_and_resumes_end_with_the_same_bits(tmp_path, method):
+    _kill_rounds(tmp_path, method, kills=30, earliest=0.1)
 
 
 def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):

@@ -250,6 +250,16 @@ def test_the_learning_rate_falls_linearly_and_then_stays() -> None:
     np.testing.assert_allclose(rates, [0.1, 0.08, 0.06, 0.04, 0.02, 0.02, 0.02], rtol=1e-5)
 
 
+def test_the_learning_rate_is_full_until_the_decay_begins() -> None:
+    ppo = {"learning_rate": 0.1, "final_learning_rate_fraction": 0.2, "decay_from": 2, "decay_updates": 2}
+    setting, state, rollout = mlp_case(**ppo)
+    rates = []
+    for _ in range(6):
+        state, metrics = update(setting, state, rollout, jax.random.key(0))
+        rates.append(float(metrics["learning_rate"]))
+    np.testing.assert_allclose(rates, [0.1, 0.1, 0.1, 0.06, 0.02, 0.02], rtol=1e-5)
+
+
 def test_a_decay_of_unknown_length_is_refused() -> None:
     setting, state, rollout = mlp_case(final_learning_rate_fraction=0.5)
     with pytest.raises(ValueError, match="decay_updates"):

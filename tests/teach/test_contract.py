@@ -5,6 +5,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,6 +108,34 @@ def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
     text = played.advance.lower(played.states[0], updates=MANY_UPDATES).compile().as_text()
     assert exchanges(text)
     assert exchanges_in_conditions(text) == []
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_no_leaf_of_a_new_state_is_weakly_typed(method: str):
+    """Three to five were: made of Python numbers, and so of another type than what a checkpoint holds."""
+    _, setup = build(tiny(method))
+    named = jax.tree_util.tree_leaves_with_path(init(setup, 0))
+    assert [jax.tree_util.keystr(path) for path, leaf in named if leaf.aval.weak_type] == []
+
+
+def test_a_cycle_returns_exactly_the_types_it_was_given(played: Played):
+    def types(state: TrainState):
+        return jax.tree.map(lambda leaf: (leaf.aval, leaf.aval.weak_type), state)
+
+    assert types(played.states[0]) == types(played.states[1]) == types(played.states[-1])
+
+
+def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
+    """The state takes the way of a checkpoint: to the host as NumPy arrays, and back to the devices."""
+    key = played.states[0].key
+    arrays = jax.device_get(eqx.tree_at(lambda s: s.key, played.states[0], jax.random.key_data(key)))
+    restored = eqx.tree_at(lambda s: s.key, arrays, jax.random.wrap_key_data(jnp.asarray(arrays.key)))
+    compiled: list[int] = []
+    placed = place(played.setup, restored)
+    with count_compilations(lambda: compiled.append(1)):
+        state, _, _ = played.advance(placed, updates=MANY_UPDATES)
+    assert compiled == []
+    assert digest(state) == digest(played.states[1])
 
 
 def test_student_changes_exactly_in_the_cycles_that_learn(played: Played):

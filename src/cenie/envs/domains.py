@@ -8,7 +8,11 @@ from cenie.envs.maze.config import MazeConfig
 
 @dataclass(frozen=True)
 class DomainEntry:
-    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`."""
+    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
+
+    `settings` is a type with the properties `level_bytes` and `observation_bytes`; `networks` are the kinds
+    of network that can read the domain's observations.
+    """
 
     summary: str
     settings: type
@@ -16,6 +20,7 @@ class DomainEntry:
     generators: tuple[str, ...]
     roles: Mapping[str, str]
     suites: tuple[str, ...]
+    networks: tuple[str, ...]
 
 
 DOMAINS = {
@@ -26,5 +31,6 @@ DOMAINS = {
         generators=("uniform60", "blocks25", "empty"),
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
+        networks=("maze-lstm",),
     ),
 }

@@ -17,9 +17,16 @@ class Problem(NamedTuple):
     message: str
 
 
-def _setting(default: Any, *, minimum: int | float | None = None, above: float | None = None) -> Any:
-    """A field with bounds: `value >= minimum` and `value > above`."""
-    return dataclasses.field(default=default, metadata={"minimum": minimum, "above": above})
+def _setting(
+    default: Any,
+    *,
+    minimum: int | float | None = None,
+    maximum: int | None = None,
+    above: float | None = None,
+) -> Any:
+    """A field with bounds: `minimum <= value <= maximum` and `value > above`."""
+    bounds = {"minimum": minimum, "maximum": maximum, "above": above}
+    return dataclasses.field(default=default, metadata=bounds)
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,12 @@ class CoverageConfig:
 
     # What estimates the density. All but the mixture are alternatives to the paper's method.
     model: ModelName = "mixture"
-    window: int = _setting(32, minimum=1)  # level trajectories in the window Gamma
+    window: int = _setting(32, minimum=1, maximum=1_000_000)  # level trajectories in the window Gamma
     # The fit sees at most so many points of the window, drawn uniformly; None: all.
     max_points: int | None = _setting(16384, minimum=1)
 
     # The fewest and the most components of a mixture; every number in between is tried.
-    components: tuple[int, int] = _setting((6, 15), minimum=1)
+    components: tuple[int, int] = _setting((6, 15), minimum=1, maximum=1000)
     covariance: CovarianceName = "diag"  # the default of the paper's software; the paper does not say
     # Added to every variance. The paper: 1e-2 in mazes, 1e-6 for walkers, 1e-1 for cars.
     reg: float = _setting(1e-2, above=0.0)
@@ -55,14 +62,14 @@ class CoverageConfig:
     # Start each fit from the previous one with as many components instead of from new centres.
     warm_start: bool = False
 
-    pca_dimensions: int = _setting(16, minimum=1)  # read by `pca`: dimensions left before the mixture
-    neighbours: int = _setting(8, minimum=1)  # read by `neighbours`: which nearest point gives the distance
-    neighbours_kept: int = _setting(
-        4096, minimum=1
-    )  # read by `neighbours`: points of the window to compare with
+    # Read by `pca`: dimensions left before the mixture.
+    pca_dimensions: int = _setting(16, minimum=1, maximum=65_536)
+    # Read by `neighbours`: which nearest point gives the distance, and points of the window to compare with.
+    neighbours: int = _setting(8, minimum=1, maximum=1_000_000)
+    neighbours_kept: int = _setting(4096, minimum=1, maximum=1_000_000)
     distillation_steps: int = _setting(256, minimum=1)  # read by `distillation`: gradient steps per fit
-    distillation_batch: int = _setting(256, minimum=1)
-    distillation_size: int = _setting(64, minimum=1)  # units per layer of both networks
+    distillation_batch: int = _setting(256, minimum=1, maximum=1_000_000)
+    distillation_size: int = _setting(64, minimum=1, maximum=65_536)  # units per layer of both networks
     distillation_rate: float = _setting(1e-3, above=0.0)
 
     def check(self) -> Iterator[Problem]:
@@ -86,9 +93,11 @@ def problems_of(config: CoverageConfig) -> list[Problem]:
         for number in value if isinstance(value, tuple) else (value,):
             if number is None or not field.metadata:
                 continue
-            minimum, above = field.metadata["minimum"], field.metadata["above"]
+            minimum, maximum, above = (field.metadata[name] for name in ("minimum", "maximum", "above"))
             if minimum is not None and number < minimum:
                 found.append(Problem(field.name, f"must be at least {minimum}, got {number}"))
+            if maximum is not None and number > maximum:
+                found.append(Problem(field.name, f"must be at most {maximum}, got {number}"))
             if above is not None and number <= above:
                 found.append(Problem(field.name, f"must be greater than {above}, got {number}"))
     return [*found, *config.check()]

@@ -9,10 +9,10 @@ The format is described in docs/run-directory.md.
 import contextlib
 import hashlib
 import json
+import math
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_safetensors
 from safetensors.numpy import save as to_safetensors
 
+from cenie.run import manifest as manifests
 from cenie.run.directory import RunDirectoryError, free_name
-from cenie.run.durable import (
-    TEMPORARY,
-    WriteError,
-    explain,
-    read_limited,
-    strict_json,
-    sync_directory,
-    write_new,
-)
+from cenie.run.durable import TEMPORARY, WriteError, explain, sync_directory, write_new
+from cenie.run.manifest import ARRAYS, MANIFEST, Unusable
 
-FORMAT = 1
-ARRAYS = "arrays.safetensors"
-MANIFEST = "manifest.json"
-_MANIFEST_LIMIT = 16 * 2**20
-_STEP = re.compile(r"step-(\d{8,18})", re.ASCII)
 _PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -59,8 +48,9 @@ class Loaded:
     skipped: list[str]
 
 
-class _Unusable(Exception):
-    """Why a checkpoint cannot be loaded."""
+Check = Callable[[Path, Mapping[str, Any]], None]
+"""Looks at the path and the facts of a checkpoint. Raises `Unusable` if it should be passed over like a
+damaged one, and `RunDirectoryError` if nothing in this directory should be used."""
 
 
 def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], keep: int = 2) -> Path:
@@ -73,30 +63,30 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
         raise ValueError(f"step must be at least 0 and keep at least 1, got {step} and {keep}")
     arrays, leaves = _host_arrays(tree)
     content = to_safetensors(arrays)
-    manifest = _encode_manifest(step, leaves, content, facts)
+    manifest = manifests.encode(step, leaves, content, facts)
     target = directory / f"step-{step:08d}"
     temporary = directory / f"{TEMPORARY}{target.name}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         sweep(directory)
-        if _is_intact(target) and (target / MANIFEST).read_bytes() == manifest:
+        if _is_intact(target, len(content)) and (target / MANIFEST).read_bytes() == manifest:
             return target
         temporary.mkdir()
         write_new(temporary / ARRAYS, content)
         write_new(temporary / MANIFEST, manifest)
         sync_directory(temporary)
         if os.path.lexists(target):
-            _move_aside(target)
+            _move_aside(target, len(content))
         os.rename(temporary, target)
         sync_directory(directory)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno) from error
-    _prune(directory, keep)
+    _prune(directory, keep, len(content))
     return target
 
 
-def load_newest(directory: Path, like: Any) -> Loaded | None:
+def load_newest(directory: Path, like: Any, check: Check | None = None) -> Loaded | None:
     """The newest checkpoint that is undamaged and fits `like`; None if there is no checkpoint at all.
 
     `like` gives the structure and the leaves that are not arrays; its arrays may be
@@ -105,19 +95,22 @@ def load_newest(directory: Path, like: Any) -> Loaded | None:
     can be used: starting again from nothing must be the user's decision. Nothing is repaired or removed,
     so reading beside a running writer is safe.
     """
-    return next(newest_first(directory, like), None)
+    return next(newest_first(directory, like, check), None)
 
 
-def newest_first(directory: Path, like: Any) -> Iterator[Loaded]:
+def newest_first(directory: Path, like: Any, check: Check | None = None) -> Iterator[Loaded]:
     """All checkpoints that `load_newest` could return, one after another; they are read when asked for."""
     skipped: list[str] = []
     found = False
-    for path in _newest_first(directory):
+    for path in manifests.newest_first(directory):
         try:
-            manifest = _read_manifest(path)
+            manifest = manifests.read(path)
+            if check is not None:
+                check(path, manifest["facts"])
             _check_fits(manifest["leaves"], like)
-            tree = _restore(_read_arrays(path, manifest), manifest["leaves"], like)
-        except _Unusable as reason:
+            content = manifests.read_arrays(path, manifest, _largest_file(like))
+            tree = _restore(content, manifest["leaves"], like)
+        except Unusable as reason:
             skipped.append(f"{path}: {reason}")
         else:
             found = True
@@ -180,64 +173,16 @@ def _host_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, dict[str, 
     return {name: leaf.view(_stored_dtype(leaf.dtype)) for name, leaf in host.items()}, described
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _encode_manifest(step: int, leaves: Mapping[str, Any], content: bytes, facts: Mapping[str, Any]) -> bytes:
-    body = {
-        "format": FORMAT,
-        "step": step,
-        "facts": dict(facts),
-        "arrays": {"bytes": len(content), "sha256": _sha256(content)},
-        "leaves": leaves,
-    }
-    return strict_json({**body, "sha256": _sha256(strict_json(body).encode())}).encode()
-
-
-def _read(path: Path, limit: int) -> bytes:
-    try:
-        return read_limited(path, limit)
-    except OSError as error:
-        raise _Unusable(f"{path.name} cannot be read: {explain(error)}") from error
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, if every byte of it is what was written (it holds its own hash)."""
-    if path.is_symlink():
-        raise _Unusable("is a symbolic link, not a checkpoint directory")
-    content = _read(path / MANIFEST, _MANIFEST_LIMIT)
-    try:
-        data = json.loads(content)
-        if not isinstance(data, dict):
-            raise _Unusable(f"{MANIFEST} is damaged: not a JSON object")
-        if data.get("format") != FORMAT:
-            found = str(data.get("format"))[:20]
-            raise _Unusable(f"has format {found}, and this version of cenie reads format {FORMAT}")
-        intact = strict_json(data).encode() == content
-        claimed = data.pop("sha256", None)
-        intact = intact and _sha256(strict_json(data).encode()) == claimed
-    except (ValueError, RecursionError) as error:
-        raise _Unusable(f"{MANIFEST} is damaged: not JSON") from error
-    if not intact:
-        raise _Unusable(f"{MANIFEST} is damaged: its content does not match its SHA-256")
-    if not all(isinstance(data.get(name), dict) for name in ("facts", "leaves", "arrays")):
-        raise _Unusable(f"{MANIFEST} lacks a needed entry")
-    if type(data["arrays"].get("bytes")) is not int or type(data.get("step")) is not int:
-        raise _Unusable(f"{MANIFEST} has a wrong entry")
-    if path.name != f"step-{data['step']:08d}":
-        raise _Unusable(f"{MANIFEST} belongs to step {data['step']}")
-    return data
-
-
-def _read_arrays(path: Path, manifest: Mapping[str, Any]) -> bytes:
-    expected = manifest["arrays"]["bytes"]
-    content = _read(path / ARRAYS, expected)
-    if len(content) != expected:
-        raise _Unusable(f"{ARRAYS} is truncated: {len(content)} of {expected} bytes")
-    if _sha256(content) != manifest["arrays"].get("sha256"):
-        raise _Unusable(f"{ARRAYS} is damaged: its content does not match its SHA-256")
-    return content
+def _largest_file(like: Any) -> int:
+    """The most bytes that the arrays of `like` can take: the values, and a description of each."""
+    leaves = _array_leaves(like)
+    stored = [
+        jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf for leaf in leaves.values()
+    ]
+    values = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in stored)
+    # The file names an array in JSON (at most 6 bytes a letter), with numbers of at most 20 digits.
+    names = sum(6 * len(name) + 20 * (len(leaf.shape) + 2) + 100 for name, leaf in leaves.items())
+    return values + names + 1000
 
 
 def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
@@ -253,7 +198,7 @@ def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
             problems.append(f"array {name} is {shown}, expected {want['dtype']}{want['shape']}")
     if problems:
         more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise _Unusable("does not fit this run: " + "; ".join(problems[:3]) + more)
+        raise Unusable("does not fit this run: " + "; ".join(problems[:3]) + more)
 
 
 def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
@@ -261,7 +206,7 @@ def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
     try:
         arrays = parse_safetensors(content)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise _Unusable(f"{ARRAYS} is not a safetensors file: {error}") from error
+        raise Unusable(f"{ARRAYS} is not a safetensors file: {error}") from error
 
     def restore(path: Any, leaf: Any) -> Any:
         if not _is_array(leaf):
@@ -270,45 +215,41 @@ def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
         shape = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         array = arrays.get(name)
         if array is None or (array.shape, array.dtype) != (shape.shape, _stored_dtype(shape.dtype)):
-            raise _Unusable(f"{ARRAYS} does not hold what {MANIFEST} says of {name}")
+            raise Unusable(f"{ARRAYS} does not hold what {MANIFEST} says of {name}")
         if not _is_key(leaf):
             return array.view(leaf.dtype)
         try:
             return jax.random.wrap_key_data(jnp.asarray(array), impl=leaves[name].get("impl"))
         except (TypeError, ValueError) as error:
-            raise _Unusable(f"{name} is not a PRNG key of this version of JAX") from error
+            raise Unusable(f"{name} is not a PRNG key of this version of JAX") from error
 
     return jax.tree_util.tree_map_with_path(restore, like)
 
 
-def _newest_first(directory: Path) -> list[Path]:
-    found = [path for path in directory.glob("step-*") if _STEP.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
-
-
-def _is_intact(path: Path) -> bool:
+def _is_intact(path: Path, limit: int) -> bool:
+    """Whether the checkpoint is whole; one of more than `limit` bytes is none of this run."""
     try:
-        _read_arrays(path, _read_manifest(path))
-    except _Unusable:
+        manifests.read_arrays(path, manifests.read(path), limit)
+    except Unusable:
         return False
     return True
 
 
-def _move_aside(target: Path) -> None:
+def _move_aside(target: Path, limit: int) -> None:
     """Free the name `target`: a valid checkpoint of that step will be swept, a damaged one is kept."""
-    if _is_intact(target):
+    if _is_intact(target, limit):
         os.rename(target, target.with_name(f"{TEMPORARY}replaced-{target.name}"))
     else:
         os.rename(target, free_name(target.with_name(f"damaged-{target.name}")))
 
 
-def _prune(directory: Path, keep: int) -> None:
+def _prune(directory: Path, keep: int, limit: int) -> None:
     """Remove valid checkpoints older than the newest `keep` valid ones; damaged ones stay for inspection.
 
     The name goes first, so that a kill in the middle leaves no half-removed checkpoint behind. What
     cannot be removed now is tried again, and reported, by the next save.
     """
-    valid = [path for path in _newest_first(directory) if _is_intact(path)]
+    valid = [path for path in manifests.newest_first(directory) if _is_intact(path, limit)]
     for path in valid[keep:]:
         with contextlib.suppress(OSError):
             doomed = path.rename(path.with_name(f"{TEMPORARY}old-{path.name}"))

@@ -1,10 +1,12 @@
 """The command line. Loads JAX only after the arguments and the config have been found good."""
 
 import json
+import math
+import os
+import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
@@ -16,10 +18,15 @@ from cenie.run.config import (
     config_type,
     load_config,
 )
+from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
 from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
+from cenie.run.durable import WriteError
+from cenie.run.memory import evaluation_needs, memory_problems, training_needs
+from cenie.run.output import printable
 from cenie.run.presets import PRESETS, preset
-from cenie.settings import Problem, SettingsError
+from cenie.run.sinks import missing_sinks
+from cenie.settings import Problem, SettingsError, show
 from cenie.teach.methods import METHODS
 
 OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
@@ -29,7 +36,9 @@ cenie: Unsupervised Environment Design in JAX
 
   cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
-  cenie train --resume DIR [--updates N]    go on after a stop, a crash or a kill
+              [--new-name]                  take the next free name if the directory holds a run already
+  cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
+                                            go on after a stop, a crash or a kill, or make a run longer
   cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
   cenie methods                             the methods that can be trained
@@ -39,12 +48,22 @@ domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
 """
 
-EVALUATE = "expected DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]"
+EVALUATE = """\
+cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
+
+plays held-out levels with the last student of a run and writes one row per episode to DIR;
+with --checkpoints N: with the last N students, and prints the mean of their solved rates
+"""
+
+_SWITCHES = ("new_name",)
+_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": f"one of {', '.join(PRESETS)}"}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `cenie` command."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+def main() -> None:
+    """`python -m cenie.run.cli`; the `cenie` command begins at `cenie.run.entry`, which is lighter."""
+    from cenie.run import entry
+
+    entry.main()
 
 
 def run(arguments: list[str]) -> int:
@@ -59,11 +78,19 @@ def run(arguments: list[str]) -> int:
             raise SettingsError([Problem(name, f"unknown command; known: {', '.join(commands)}")])
         return commands[name](rest)
     except SettingsError as error:
-        sys.stderr.write("".join(f"error: {problem}\n" for problem in error.problems))
+        sys.stderr.write("".join(f"error: {printable(str(problem))}\n" for problem in error.problems))
         return BAD_INPUT
     except RunDirectoryError as error:
-        sys.stderr.write(f"error: {error}\n")
+        _complain(str(error))
         return REFUSED
+    except WriteError as error:
+        _complain(str(error))
+        return CANNOT_WRITE
+
+
+def _complain(message: str) -> None:
+    """Say what is wrong, on as many lines as the message has."""
+    sys.stderr.write("error: " + "\n".join(map(printable, message.split("\n"))) + "\n")
 
 
 def _train(arguments: list[str]) -> int:
@@ -76,18 +103,43 @@ def _train(arguments: list[str]) -> int:
         raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
     domain, method = names
     name = options.pop("preset", "quick")
-    out = options.pop("out", None)
+    out = _directory(options, "out")
+    new_name = options.pop("new_name", None) is not None
     config = preset(domain, method, name, typed(domain, method, options))
-    default = Path("runs") / f"{domain}-{method}-{name}-seed{config.seed}"
-    path = Path(out) if out is not None else free_name(default)
-    if RunDirectory(path).config.exists():
-        raise RunDirectoryError(f"{path} already holds a run; `cenie train --resume {path}` goes on with it")
+    path = out or Path("runs") / f"{domain}-{method}-{name}-seed{config.seed}"
+    if new_name:
+        path = free_name(path)
+    elif os.path.lexists(RunDirectory(path).config):
+        raise RunDirectoryError(_occupied(path))
+    check_unused(RunDirectory(path))
     return _start(config, path, resume=False)
 
 
+def _directory(options: dict[str, str], name: str) -> Path | None:
+    text = options.pop(name, None)
+    if text == "":  # which `Path` would take for the present directory
+        raise SettingsError([Problem(name, f"needs {_WITH_VALUE[name]}")])
+    return None if text is None else Path(text)
+
+
+def _occupied(path: Path) -> str:
+    finished = RunDirectory(path).summary.exists()
+    resume = f"cenie train --resume {shlex.quote(str(path))}"
+    go_on = "" if finished else f"  go on with it:        {resume}\n"
+    return (
+        f"{path} already holds a {'finished ' if finished else ''}run, which stays as it is\n{go_on}"
+        f"  train it for longer:  {resume} --updates MORE\n"
+        "  train another seed:   add --seed N (make train SEED=N)\n"
+        "  train the same again: add --out DIR, or --new-name, which appends a number to the name\n"
+        "                        (make train ARGS=--new-name), or remove the directory first"
+    )
+
+
 def _resume(names: list[str], options: dict[str, str]) -> int:
-    path = Path(options.pop("resume"))
-    unwanted = [Problem(name, "not allowed with --resume") for name in ("preset", "out") if name in options]
+    path = _directory(options, "resume") or Path()
+    decay = _decay(options.pop("decay", None))
+    barred = ("preset", "out", *_SWITCHES)
+    unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
     unwanted += [Problem(name, "the directory says what to train") for name in names]
     if unwanted:
         raise SettingsError(unwanted)
@@ -98,70 +150,139 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
         allowed = ", ".join(MAY_CHANGE_ON_RESUME)
         lines = "\n  ".join(changed)
         raise RunDirectoryError(f"a resumed run may change only {allowed}; differing:\n  {lines}")
-    return _start(config, path, resume=True)
+    directory = RunDirectory(path)
+    check_checkpoints(config, directory)
+    done = updates_done(config, directory)
+    if done is not None:
+        text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
+        sys.stdout.write(f"{printable(text)}\n")
+        return OK
+    return _start(config, path, resume=True, decay=decay)
 
 
-def _start(config: Config, path: Path, *, resume: bool) -> int:
+def _decay(text: str | None) -> Decay | None:
+    for choice in get_args(Decay):
+        if text == choice:
+            return choice
+    if text is not None:
+        allowed = ", ".join(get_args(Decay))
+        raise SettingsError([Problem("decay", f"must be one of {allowed}, got {show(text)}")])
+    return None
+
+
+def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
+    problems = [
+        Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
+        for name, advice in missing_sinks(config.run.sinks).items()
+    ]
+    problems += memory_problems(training_needs(config))
+    if problems:
+        raise SettingsError(problems)
+    note = _claim(RunDirectory(path))
     prepare_devices(config)
     from rich.console import Console
 
-    from cenie.run.durable import WriteError
     from cenie.run.progress import Progress
     from cenie.run.train import TrainingDiverged, train
 
-    console = Console(stderr=False)
-    console.print(
-        f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+    say(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}")
     try:
-        with Progress(console, config.updates) as progress:
-            finished = train(config, RunDirectory(path), progress, resume=resume)
+        with Progress(console, config.updates, _levels_before_replay(config)) as progress:
+            if note:
+                progress.note(note)
+            finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
     except WriteError as error:
-        sys.stderr.write(f"error: {error}\nnothing was lost up to the last checkpoint in {path}\n")
-        return CANNOT_WRITE
+        has_any = RunDirectory(path).checkpoints.is_dir()
+        kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""
+        raise WriteError(f"{error}{kept}", error.errno) from error
     except TrainingDiverged as error:
-        sys.stderr.write(f"error: {error}\n")
+        _complain(str(error))
         return DIVERGED
     if not finished:
-        console.print(f"stopped; go on with: cenie train --resume {path}", highlight=False, soft_wrap=True)
+        say(f"stopped; go on with: cenie train --resume {shlex.quote(str(path))}")
     return OK
+
+
+def _claim(directory: RunDirectory) -> str | None:
+    """Find out whether the directory can be written to before JAX is loaded, which takes long."""
+    try:
+        with directory.lock() as note:
+            return note
+    except WriteError:
+        raise
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"cannot use {directory.path}: {error}") from error
+
+
+def _levels_before_replay(config: Config) -> int:
+    replay = getattr(config.teacher, "replay", None)
+    return 0 if replay is None else math.ceil(replay.min_fill * replay.capacity)
 
 
 def _evaluate(arguments: list[str]) -> int:
     names, options = parse(arguments)
-    if len(names) != 1 or "help" in options:
-        raise SettingsError([Problem("evaluate", EVALUATE)])
-    config = load_config(RunDirectory(Path(names[0])).config)
+    if "help" in options:
+        sys.stdout.write(EVALUATE)
+        return OK
+    if len(names) != 1:
+        expected = EVALUATE.splitlines()[0].removeprefix("cenie evaluate ")
+        raise SettingsError([Problem("evaluate", f"expected {expected}")])
+    directory = RunDirectory(Path(names[0]))
+    config = load_config(directory.config)
     request = settings.read(
         EvaluationRequest,
         {"suite": config.run.suite, **{key: _plain(value) for key, value in options.items()}},
     )
     suites = DOMAINS[config.domain].suites
     if request.suite not in suites:
-        raise SettingsError([Problem("suite", f"must be one of {', '.join(suites)}, got '{request.suite}'")])
+        raise SettingsError(
+            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
+        )
+    problems = memory_problems(evaluation_needs(config, request.episodes))
+    if problems:
+        raise SettingsError(problems)
+    if not check_checkpoints(config, directory):
+        raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
+    if not os.access(directory.path, os.W_OK):
+        raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
     prepare_devices(config)
     from cenie.run.examine import examine
 
-    examine(config, RunDirectory(Path(names[0])), request)
+    examine(config, directory, request)
     return OK
 
 
 def _methods(arguments: list[str]) -> int:
-    del arguments
+    if _asks_for_help("methods", arguments):
+        return OK
     sys.stdout.write("".join(f"{name:14} {method.summary}\n" for name, method in METHODS.items()))
     return OK
 
 
 def _domains(arguments: list[str]) -> int:
-    del arguments
+    if _asks_for_help("domains", arguments):
+        return OK
     for name, entry in DOMAINS.items():
         sys.stdout.write(
             f"{name:14} {entry.summary}\n{'':14} generators: {', '.join(entry.generators)}\n"
             f"{'':14} suites: {', '.join(entry.suites)}\n"
         )
     return OK
+
+
+def _asks_for_help(command: str, arguments: list[str]) -> bool:
+    """Print the usage if asked to; a command that takes no arguments refuses all others."""
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+    elif words or options:
+        raise SettingsError([Problem(command, f"takes no arguments, got {show(arguments[0])}")])
+    return "help" in options
 
 
 def _train_help(names: list[str], options: dict[str, str]) -> int:
@@ -191,13 +312,20 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
             options["help"] = ""
             continue
         if not word.startswith("--"):
+            if word.startswith("-"):
+                problems.append(Problem(word, "unknown option; names of options begin with --"))
             words.append(word)
             continue
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
+        if not name:
+            problems.append(Problem(word, "is not the name of an option"))
         if not equals:
             # A name without a value is a switch; one that is not a switch is refused by its type.
-            value = "true" if not rest or rest[0].startswith("--") else rest.pop(0)
+            alone = name in _SWITCHES or not rest or rest[0].startswith("--")
+            value = "true" if alone else rest.pop(0)
+            if alone and name in _WITH_VALUE:
+                problems.append(Problem(name, f"needs {_WITH_VALUE[name]}"))
         if name in options:
             problems.append(Problem(word, "given twice"))
         options[name] = value
@@ -211,14 +339,29 @@ def typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
     check_names(domain, method)
     defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))
     values: dict[str, Any] = {}
+    problems: list[Problem] = []
     for path, text in options.items():
         group, dot, name = path.rpartition(".")
-        switch = group + dot + name.removeprefix("no_")
-        if switch != path and text == "true" and isinstance(_at(defaults, switch), bool):
+        switch, default = group + dot + name.removeprefix("no_"), _at(defaults, path)
+        if path in ("domain", "method"):
+            problems.append(Problem(path, "is not an option: `cenie train DOMAIN METHOD`"))
+        elif isinstance(default, dict):
+            example = f"--{path}.{_first_setting(default)} VALUE"
+            problems.append(Problem(path, f"is a group of settings; give them one by one, as in {example}"))
+        elif switch != path and text == "true" and isinstance(_at(defaults, switch), bool):
+            if switch in options:
+                problems.append(Problem(path, f"contradicts --{switch}"))
             values[switch] = False
         else:
-            values[path] = _plain(text, like=_at(defaults, path))
+            values[path] = _plain(text, like=default)
+    if problems:
+        raise SettingsError(problems)
     return values
+
+
+def _first_setting(group: dict[str, Any]) -> str:
+    name, value = next(iter(group.items()))
+    return f"{name}.{_first_setting(value)}" if isinstance(value, dict) else name
 
 
 def _at(data: Any, path: str) -> Any:
@@ -232,7 +375,7 @@ def _plain(text: str, like: Any = None) -> Any:
         return text
     try:
         return json.loads(text.lower() if text in ("True", "False", "None") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     if text.lower() == "none":
         return None

@@ -6,7 +6,6 @@ field, before anything is compiled. It is stored as JSON beside the results.
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,23 @@ from typing import Any
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
-from cenie.settings import Problem, SettingsError, setting
+from cenie.run.directory import RunDirectoryError, read_json
+from cenie.run.sinks import SINK_MODULES
+from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
 from cenie.teach.methods import METHODS
 
-SINKS = ("tensorboard", "wandb")
+DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
+"""When the learning rate falls. A run that is made longer may want another schedule from there on."""
 
-MAY_CHANGE_ON_RESUME = ("updates", "run")
-"""Settings that do not change what a training cycle computes."""
+MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
+"""All other settings say which experiment a run is: they are fixed with its first checkpoint."""
+
+CHANGES_BITS = (*DECAY, "run.devices")
+"""What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
+
+_LARGEST_FILE = 2**20
+"""Bytes of a config file, at most; ours have some 3,000."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +40,26 @@ class RunConfig:
     """Held-out suite used for evaluation during and after training."""
     evaluate_every: int = setting(100, minimum=1)
     """Evaluate after this many student updates; also before the first and after the last."""
-    episodes: int = setting(2, minimum=1)
+    episodes: int = setting(2, minimum=1, maximum=100_000)
     """Episodes for each entry of the suite in an evaluation during training."""
-    final_episodes: int = setting(10, minimum=1)
+    final_episodes: int = setting(10, minimum=1, maximum=100_000)
     """Episodes for each entry of the suite in the first and the last evaluation."""
     checkpoint_every: int = setting(50, minimum=1)
     """Write a checkpoint after this many student updates; also after the last."""
-    keep_checkpoints: int = setting(2, minimum=1)
-    cycles_per_chunk: int = setting(10, minimum=1)
+    keep_checkpoints: int = setting(2, minimum=1, maximum=1_000_000)
+    cycles_per_chunk: int = setting(10, minimum=1, maximum=100_000)
     """Training cycles between two looks of the host loop; results do not depend on it."""
-    devices: int = setting(0, minimum=0)
+    devices: int = setting(0, minimum=0, maximum=1024)
     """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
     sinks: tuple[str, ...] = ()
     """Further places for the metrics: tensorboard, wandb."""
 
     def check(self) -> Iterator[Problem]:
         for index, name in enumerate(self.sinks):
-            if name not in SINKS:
-                yield Problem(f"sinks[{index}]", f"must be one of {', '.join(SINKS)}, got '{name}'")
+            if name not in SINK_MODULES:
+                yield Problem(
+                    f"sinks[{index}]", f"must be one of {', '.join(SINK_MODULES)}, got {show(name)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -68,20 +78,47 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
 
     def check(self) -> Iterator[Problem]:
-        entry = DOMAINS[self.domain]
-        if self.run.suite not in entry.suites:
-            allowed = ", ".join(entry.suites)
-            yield Problem("run.suite", f"must be one of {allowed}, got '{self.run.suite}'")
-        generator = getattr(self.teacher, "generator", None)
-        if generator is not None and generator not in entry.generators:
-            allowed = ", ".join(entry.generators)
-            yield Problem("teacher.generator", f"must be one of {allowed}, got '{generator}'")
+        wrong = name_problems(self.domain, self.method)
+        if wrong:
+            yield from wrong
+            return
+        entry, method = DOMAINS[self.domain], METHODS[self.method]
+        if dataclasses.is_dataclass(self.teacher) and not isinstance(self.teacher, method.settings):
+            yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
+        allowed = (
+            ("run.suite", self.run.suite, entry.suites),
+            ("teacher.generator", getattr(self.teacher, "generator", None), entry.generators),
+            ("student.network.kind", self.student.network.kind, entry.networks),
+        )
+        for path, name, names in allowed:
+            if name is not None and name not in names:
+                yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
+        yield from self._replay_problems()
         children, batch = getattr(self.teacher, "children", 1), self.student.num_levels
         if batch % children:
             yield Problem("teacher.children", f"must divide student.num_levels ({batch}), got {children}")
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
+
+    def _replay_problems(self) -> Iterator[Problem]:
+        replay = getattr(self.teacher, "replay", None)
+        if replay is None:
+            return
+        batch = self.student.num_levels
+        if replay.capacity < batch:
+            yield Problem(
+                "teacher.replay.capacity",
+                f"must be at least student.num_levels ({batch}), got {replay.capacity}",
+            )
+        if replay.replay_prob == 0:
+            yield Problem("teacher.replay.replay_prob", "must be above 0; `dr` is training without replay")
+        # A method that edits fills its buffer with edited levels.
+        if replay.replay_prob == 1 and replay.min_fill == 0 and not hasattr(self.teacher, "edit_prob"):
+            yield Problem(
+                "teacher.replay.min_fill",
+                "must be above 0 with a replay_prob of 1: otherwise the first batch is replayed for ever",
+            )
 
     def devices_of(self, available: int) -> int:
         """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
@@ -119,19 +156,24 @@ def read_config(data: Any) -> Config:
 
 def check_names(domain: Any, method: Any) -> None:
     """Raise `SettingsError` unless both names are in the tables."""
-    problems = [
-        Problem(path, f"must be one of {', '.join(table)}, got {value!r}")
-        for path, value, table in (("domain", domain, DOMAINS), ("method", method, METHODS))
-        if value not in table
-    ]
+    problems = name_problems(domain, method)
     if problems:
         raise SettingsError(problems)
+
+
+def name_problems(domain: Any, method: Any) -> list[Problem]:
+    """What is wrong with the names of a domain and a method, which may be values of any type."""
+    return [
+        Problem(path, f"must be one of {', '.join(table)}, got {show(value)}")
+        for path, value, table in (("domain", domain, DOMAINS), ("method", method, METHODS))
+        if not isinstance(value, str) or value not in table
+    ]
 
 
 def load_config(path: Path) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError([Problem(str(path), f"cannot be read: {error}")]) from error
+        data = read_json(path)
+    except RunDirectoryError as error:
+        raise SettingsError([Problem("config.json", str(error))]) from error
     return read_config(data)

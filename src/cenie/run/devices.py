@@ -17,6 +17,9 @@ def prepare_devices(config: Config) -> None:
 
     Must run before JAX is imported. A flag that the user has set already is kept.
     """
+    # XLA cries "Very slow compile?" after two minutes, and no flag of its own stops that; `Progress` says
+    # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     flag = "--xla_force_host_platform_device_count"
     given = os.environ.get("XLA_FLAGS", "")
     if flag not in given:

@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.run.durable import TEMPORARY, explain, read_limited, remove_quietly, replace_file, strict_json
+from cenie.run.durable import (
+    TEMPORARY,
+    WriteError,
+    explain,
+    is_wrong_kind,
+    open_regular,
+    read_limited,
+    remove_quietly,
+    replace_file,
+    strict_json,
+)
 
 EVALUATION_COLUMNS = (
     "cycle", "updates", "env_steps", "suite", "level", "variant", "episode", "return", "solved", "length",
@@ -68,7 +78,7 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunDirectoryError(f"cannot create {self.path}: {explain(error)}") from error
+            raise _refused(f"cannot create {self.path}", error) from error
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[str | None]:
@@ -86,15 +96,17 @@ class RunDirectory:
             try:
                 yield note
             finally:
-                os.ftruncate(descriptor, 0)
+                # The kernel drops the lock anyway; the text in the file is only for people.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
 
     def _open_lock(self) -> int:
         try:
-            return os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            return open_regular(self.lock_file, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise RunDirectoryError(f"cannot write in {self.path}: {explain(error)}") from error
+            raise _refused(f"cannot write {self.lock_file}", error) from error
 
     def _take_lock(self, descriptor: int) -> str | None:
         holder = _holder(os.pread(descriptor, 200, 0))
@@ -107,9 +119,18 @@ class RunDirectory:
             ) from None
         except OSError as error:
             raise RunDirectoryError(f"cannot lock {self.lock_file}: {explain(error)}") from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        except OSError as error:
+            raise WriteError(f"cannot write {self.lock_file}: {explain(error)}", error.errno) from error
         return f"{holder} ended without releasing {self.path}; its lock was taken over" if holder else None
+
+
+def _refused(what: str, error: OSError) -> Exception:
+    """A disk that refuses is one thing, something else in the place of a file or directory another."""
+    message = f"{what}: {explain(error)}"
+    return RunDirectoryError(message) if is_wrong_kind(error) else WriteError(message, error.errno)
 
 
 def _holder(content: bytes) -> str | None:
@@ -125,7 +146,8 @@ def _holder(content: bytes) -> str | None:
 
 def write_json(path: Path, data: Any) -> None:
     """Write plain data as JSON, atomically. NaN and infinities are an error. Raises `WriteError`."""
-    replace_file(path, strict_json(data).encode())
+    # Half of a surrogate pair, which JSON can name and UTF-8 cannot hold, becomes its JSON escape.
+    replace_file(path, strict_json(data).encode(errors="backslashreplace"))
 
 
 def read_json(path: Path) -> Any:
@@ -159,16 +181,23 @@ def config_hash(data: Any, ignore: Iterable[str] = ()) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def differing_settings(saved: Any, now: Any, ignore: Iterable[str] = ()) -> list[str]:
-    """One line for each setting that differs; empty if and only if the config hashes agree."""
-    ignored = tuple(ignore)
+def differing_settings(
+    saved: Any, now: Any, ignore: Iterable[str] = (), only: Iterable[str] | None = None
+) -> list[str]:
+    """One line for each setting that differs; empty if and only if the config hashes agree.
+
+    `only` names the dotted paths to look at, if not all.
+    """
+    ignored, wanted = tuple(ignore), None if only is None else tuple(only)
     ours, theirs = dict(_flat(saved)), dict(_flat(now))
     lines = []
     for path in sorted(ours.keys() | theirs.keys()):
+        if _is_within(path, ignored) or not (wanted is None or _is_within(path, wanted)):
+            continue
         before, after = (
             json.dumps(flat[path], sort_keys=True) if path in flat else "not set" for flat in (ours, theirs)
         )
-        if before != after and not _is_within(path, ignored):
+        if before != after:
             lines.append(f"{path}: {before} in the saved run, {after} now")
     return lines
 

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ class WriteError(OSError):
         self.errno = errno
 
 
+def is_wrong_kind(error: OSError) -> bool:
+    """Whether the path is not what it should be (a link, a pipe, a file for a directory); otherwise the disk
+    refuses, and `WriteError` is the right word."""
+    wrong = (None, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENXIO, errno.ENAMETOOLONG)
+    return error.errno in wrong
+
+
 def explain(error: OSError) -> str:
     """The reason of an operating system error in words, with its symbolic name."""
     if error.errno is None:
@@ -35,17 +43,22 @@ def strict_json(data: Any) -> str:
     return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def write_new(path: Path, content: bytes | memoryview) -> None:
+Content = bytes | Iterable[bytes]
+"""What to write: all at once, or in parts if it is too large for that."""
+
+
+def write_new(path: Path, content: Content) -> None:
     """Create `path`, which must not exist, with `content`, and wait until the bytes are on the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        write_all(descriptor, content)
+        for part in (content,) if isinstance(content, bytes) else content:
+            write_all(descriptor, part)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def write_all(descriptor: int, content: bytes | memoryview) -> None:
+def write_all(descriptor: int, content: bytes) -> None:
     """`os.write` until nothing is left: one call may write less than it was given."""
     rest = memoryview(content)
     while rest:
@@ -61,7 +74,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes | memoryview) -> None:
+def replace_file(path: Path, content: Content) -> None:
     """Write `path` atomically: a reader sees the old content or the new one, never a part."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     try:
@@ -84,12 +97,19 @@ def remove_quietly(path: Path) -> None:
 
 def read_limited(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes; symbolic links are refused (`OSError`)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         # The size is checked before reading, because a read allocates all of what it is asked for.
-        if status.st_size > limit:
+        if size > limit:
             raise OSError(errno.EFBIG, f"larger than {limit} bytes")
-        return file.read(status.st_size)
+        return file.read(size)
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a regular file. Anything else is refused (`OSError`), and nothing can make this wait:
+    opening a pipe waits for the other end, and a link or a device may lead anywhere."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return descriptor

@@ -1,5 +1,6 @@
 """`cenie evaluate`: play a suite with the newest students of a run directory."""
 
+import functools
 import itertools
 
 from rich.console import Console
@@ -8,10 +9,12 @@ from rich.table import Table
 from cenie.run import checkpoint
 from cenie.run.build import build, place
 from cenie.run.config import Config, EvaluationRequest
+from cenie.run.continuation import check_belongs, check_checkpoints
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, solved_rates, suite_mean
-from cenie.run.metrics import EvaluationRow, EvaluationTable
-from cenie.teach.cycle import init
+from cenie.run.metrics import Evaluation, write_evaluations
+from cenie.run.output import printable
+from cenie.teach.cycle import TrainState, init
 
 
 def examine(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
@@ -20,14 +23,17 @@ def examine(config: Config, directory: RunDirectory, request: EvaluationRequest)
     Every checkpoint plays the same levels, and the printed rates are means over the checkpoints.
     """
     console = Console()
+    check_checkpoints(config, directory)
     domain, setup = build(config)
     suite = domain.suites[request.suite]()
-    found = checkpoint.newest_first(directory.checkpoints, init(setup, config.seed))
-    played: list[tuple[int, int, int, list[EvaluationRow]]] = []
+    found = checkpoint.newest_first(
+        directory.checkpoints, init(setup, config.seed), functools.partial(check_belongs, config)
+    )
+    played: list[Evaluation] = []
     with console.status(f"playing {suite.name}") as status:
         for loaded in itertools.islice(found, request.checkpoints):
             for message in loaded.skipped:
-                console.print(message, style="yellow", markup=False)
+                console.print(printable(message), style="yellow", markup=False, soft_wrap=True)
             state = place(setup, loaded.tree)
             updates = int(state.counters.updates)
             rows = evaluate(
@@ -41,18 +47,20 @@ def examine(config: Config, directory: RunDirectory, request: EvaluationRequest)
                     f"{suite.name} after {updates} updates: {done} of {total} episodes"
                 ),
             )
-            played.insert(0, (loaded.step, updates, int(loaded.facts["env_steps"]), rows))
+            played.insert(0, Evaluation(loaded.step, updates, _env_steps(config, state), rows))
     if not played:
         raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
     if len(played) < request.checkpoints:
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
-    path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1][0]}.csv"
-    path.unlink(missing_ok=True)
-    table = EvaluationTable(path)
-    for written in played:
-        table.write(*written)
-    _print(console, suite.name, [(updates, solved_rates(rows)) for _, updates, _, rows in played])
-    console.print(f"rows: {path}", markup=False, highlight=False, soft_wrap=True)
+    # Printed first: what was played must not be lost to a full disk.
+    _print(console, suite.name, [(each.updates, solved_rates(each.rows)) for each in played])
+    path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
+    write_evaluations(path, played)
+    console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _env_steps(config: Config, state: TrainState) -> int:
+    return int(state.counters.rollouts) * config.student.num_levels * config.student.num_steps
 
 
 def _print(console: Console, suite: str, rates: list[tuple[int, dict[str, float]]]) -> None:

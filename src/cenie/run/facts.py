@@ -77,5 +77,6 @@ def _show(value: Any) -> str:
     if value is None or value == "":
         return "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={setting}" for name, setting in value.items())
-    return str(value)
+        value = ", ".join(f"{name}={setting}" for name, setting in value.items())
+    # What was saved may come from anyone, and of any length.
+    return str(value)[:200]

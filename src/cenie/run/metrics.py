@@ -4,35 +4,46 @@ A row depends on the config and the seed only, never on the clock, so that an in
 leaves the same bytes as an uninterrupted one. Times go to a table of their own. Imports no JAX.
 """
 
+import contextlib
 import csv
+import errno
 import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.run.directory import EVALUATION_COLUMNS
-from cenie.run.durable import WriteError, explain, replace_file, sync_directory, write_all
+from cenie.run.directory import EVALUATION_COLUMNS, RunDirectoryError
+from cenie.run.durable import WriteError, explain, open_regular, replace_file, sync_directory, write_all
 
 _HEADER = (",".join(EVALUATION_COLUMNS) + "\n").encode()
+_LONGEST_LINE = 2**20
+_LARGEST_TABLE = 2**36
 
 
 class JsonLines:
     """A file of one JSON object per line, each with a whole number `cycle`.
 
     NaN and infinities, which JSON does not have, are written as null. NumPy and JAX scalars are accepted.
+    `rows` counts what the file should hold: those it was opened with and those written since.
     """
 
     def __init__(self, path: Path):
         self._path = path
+        self.rows = _count(path)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add all rows or, if the disk refuses (`WriteError`), none. They survive a kill of the process."""
         lines = [json.dumps(_json_row(row), allow_nan=False, ensure_ascii=False) + "\n" for row in rows]
         _append(self._path, "".join(lines).encode())
+        self.rows += len(lines)
+
+    def found(self) -> int:
+        """How many rows the file has in fact."""
+        return _count(self._path)
 
     def sync(self) -> None:
         """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
@@ -52,68 +63,100 @@ class EvaluationRow:
     length: int
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation: how far the run was, and the episodes played."""
+
+    cycle: int
+    updates: int
+    env_steps: int
+    rows: list[EvaluationRow]
+
+
 class EvaluationTable:
     """`evaluations.csv`: one row per played episode, with the columns `EVALUATION_COLUMNS`.
 
-    `solved` is 0 or 1; `return` has the shortest digits that give the same float64 back.
+    `solved` is 0 or 1; `return` has the shortest digits that give the same float64 back. `rows` counts what
+    the file should hold: those it was opened with and those written since.
     """
 
     def __init__(self, path: Path):
         self._path = path
-        if not path.exists() or path.stat().st_size == 0:
-            _append(path, _HEADER)
+        self.rows = _count(path)
+        _append(path, b"", header=_HEADER)
 
     def write(self, cycle: int, updates: int, env_steps: int, rows: Iterable[EvaluationRow]) -> None:
         """Add the rows of one evaluation or, if the disk refuses (`WriteError`), none of them."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        for row in rows:
-            names = (row.suite, row.level, row.variant)
-            if any("\n" in name or "\r" in name for name in names):
-                raise ValueError(f"names must not contain line breaks, because rows are lines: {names}")
-            result = (row.episode, row.episode_return, int(row.solved), row.length)
-            writer.writerow((cycle, updates, env_steps, *names, *result))
-        _append(self._path, text.getvalue().encode())
+        played = list(rows)
+        _append(self._path, _csv(Evaluation(cycle, updates, env_steps, played)), header=_HEADER)
+        self.rows += len(played)
+
+    def found(self) -> int:
+        """How many rows the file has in fact."""
+        return _count(self._path)
 
     def read(self) -> list[tuple[int, EvaluationRow]]:
-        """All rows with their cycles, in the order in which they were written."""
-        with self._path.open(encoding="utf-8", newline="") as file:
-            return [
-                (
-                    int(row["cycle"]),
-                    EvaluationRow(
-                        row["suite"],
-                        row["level"],
-                        row["variant"],
-                        int(row["episode"]),
-                        float(row["return"]),
-                        row["solved"] == "1",
-                        int(row["length"]),
-                    ),
-                )
-                for row in csv.DictReader(file)
-            ]
+        """All rows with their cycles, in the order in which they were written; lines that are none are
+        passed over, and a file that cannot be read has none."""
+        found: list[tuple[int, EvaluationRow]] = []
+        with contextlib.suppress(OSError):
+            for line in _lines(self._path):
+                with contextlib.suppress(ValueError, csv.Error):
+                    found.append(_evaluation_row(line))
+        return found
 
     def sync(self) -> None:
         """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
         _sync(self._path)
 
 
-def cut_after(path: Path, cycle: int) -> int:
-    """Drop the rows of a table that are later than `cycle`, and a torn line; returns how many lines went.
+def write_evaluations(path: Path, evaluations: Iterable[Evaluation]) -> None:
+    """A whole table at once: a reader sees the old file or the new one, also if the disk refuses."""
+    replace_file(path, _HEADER + b"".join(map(_csv, evaluations)))
 
-    Works on both kinds of table, by the file's suffix. Kept rows keep their bytes. The file is replaced
-    atomically, and not touched if nothing has to go (or if there is no file).
+
+def cut_after(path: Path, cycle: int) -> int:
+    """Drop the rows of a table that are later than `cycle`, and lines that are no rows (a torn one).
+
+    Returns how many lines went. Works on both kinds of table, by the file's suffix. Kept rows keep their
+    bytes. The file is replaced atomically, and not touched if nothing has to go (or if there is no file).
+    Raises `RunDirectoryError` if something else is in its place.
     """
     cycle_of = _csv_cycle if path.suffix == ".csv" else _json_cycle
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        dropped = sum(not _is_kept(line, cycle, cycle_of) for line in _lines(path))
+        if dropped:
+            replace_file(path, (line for line in _lines(path) if _is_kept(line, cycle, cycle_of)))
     except FileNotFoundError:
         return 0
-    kept = [line for line in lines if _is_kept(line, cycle, cycle_of)]
-    if len(kept) < len(lines):
-        replace_file(path, b"".join(kept))
-    return len(lines) - len(kept)
+    except WriteError:
+        raise
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
+    return dropped
+
+
+def _count(path: Path) -> int:
+    """How many whole lines a table has, without its header."""
+    try:
+        return sum(line.endswith(b"\n") and line != _HEADER for line in _lines(path))
+    except OSError:
+        return 0
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a table, one at a time, since tables of long runs are large.
+
+    Of a line that is too long to be a row only the first part is given, without an end.
+    """
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        if os.fstat(file.fileno()).st_size > _LARGEST_TABLE:
+            raise OSError(errno.EFBIG, f"larger than {_LARGEST_TABLE} bytes")
+        while line := file.readline(_LONGEST_LINE):
+            yield line
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(_LONGEST_LINE)
 
 
 def _is_kept(line: bytes, cycle: int, cycle_of: Callable[[bytes], int]) -> bool:
@@ -122,27 +165,63 @@ def _is_kept(line: bytes, cycle: int, cycle_of: Callable[[bytes], int]) -> bool:
     if line == _HEADER:
         return True
     try:
-        return cycle_of(line) <= cycle
+        return 0 <= cycle_of(line) <= cycle
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 def _json_cycle(line: bytes) -> int:
-    return int(json.loads(line)["cycle"])
+    cycle = json.loads(line)["cycle"]
+    # Not 1e999, nor 3.5, nor true: only whole numbers are written.
+    if type(cycle) is not int:
+        raise ValueError("not a whole number")
+    return cycle
 
 
 def _csv_cycle(line: bytes) -> int:
-    return int(line.split(b",", 1)[0])
+    return _whole(line.split(b",", 1)[0].decode("ascii"))
 
 
-def _append(path: Path, content: bytes) -> None:
-    """Add a whole batch to the file; a batch that does not fit on the disk is taken back."""
+def _whole(text: str) -> int:
+    """A whole number as this module writes it; `int` alone would also take `1_0` and blanks."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("not a whole number")
+    return int(text)
+
+
+def _csv(evaluation: Evaluation) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in evaluation.rows:
+        names = (row.suite, row.level, row.variant)
+        if any("\n" in name or "\r" in name for name in names):
+            raise ValueError(f"names must not contain line breaks, because rows are lines: {names}")
+        result = (row.episode, row.episode_return, int(row.solved), row.length)
+        writer.writerow((evaluation.cycle, evaluation.updates, evaluation.env_steps, *names, *result))
+    return text.getvalue().encode()
+
+
+def _evaluation_row(line: bytes) -> tuple[int, EvaluationRow]:
+    """The cycle and the episode of a line; `ValueError` or `csv.Error` if it is no row."""
+    if not line.endswith(b"\n"):
+        raise ValueError("torn")
+    (cells,) = csv.reader([line.decode()])
+    cycle, _, _, suite, level, variant, episode, total, solved, length = cells
+    if solved not in ("0", "1"):
+        raise ValueError("solved must be 0 or 1")
+    row = EvaluationRow(suite, level, variant, _whole(episode), float(total), solved == "1", _whole(length))
+    return _whole(cycle), row
+
+
+def _append(path: Path, content: bytes, header: bytes = b"") -> None:
+    """Add a whole batch to the file (to a new one after the header); a batch that does not fit on the disk
+    is taken back."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(descriptor).st_size
             try:
-                write_all(descriptor, content)
+                write_all(descriptor, content if size else header + content)
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise
@@ -154,7 +233,7 @@ def _append(path: Path, content: bytes) -> None:
 
 def _sync(path: Path) -> None:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
         try:
             os.fsync(descriptor)
         finally:

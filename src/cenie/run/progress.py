@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: one live line, notes, and the table at the end."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,11 +12,23 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingCol
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from cenie.run.output import printable
+
+_COMPILING = "compiling ... (a minute or so)"
+_REPORT_EVERY = 10.0
+"""Seconds between two reports, where lines stay."""
+_PATIENCE = 60.0
+"""Seconds of silence after which a line says that the work goes on: a compilation may take minutes."""
+
 
 class Progress:
-    """Writes to a console. On a terminal the line is live; in a file a new line is printed now and then."""
+    """Writes to a console. On a terminal the line is live; in a file a new line is printed now and then.
 
-    def __init__(self, console: Console, total_updates: int):
+    `levels_before_replay` is how many levels the buffer must hold before a method that learns from
+    replayed levels only can begin to learn.
+    """
+
+    def __init__(self, console: Console, total_updates: int, levels_before_replay: int = 0):
         self._console = console
         self._bar = Bar(
             SpinnerColumn(),
@@ -27,24 +40,58 @@ class Progress:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("training", total=total_updates, detail="compiling ...")
+        self._task = self._bar.add_task("training", total=total_updates, detail=_COMPILING)
         self._total = total_updates
-        self._printed = time.monotonic()
+        self._levels_before_replay = levels_before_replay
+        self._printed = self._heard = time.monotonic()
         self._began: tuple[float, int] | None = None
         self._solved = ""
+        self._turn_to("compiling")
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._break_silence, name="progress", daemon=True)
 
     def __enter__(self) -> "Progress":
         self._bar.start()
         if not self._console.is_terminal:
-            self._console.print("compiling ...")
+            self._say(_COMPILING)
+        self._watch.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watch.join()
         self._bar.stop()
 
     def note(self, message: str) -> None:
         """A line that stays."""
-        self._console.print(message, style="yellow", markup=False, highlight=False)
+        self._say(printable(message), style="yellow")
+
+    def resumed(self, updates: int) -> None:
+        """The run goes on where it was; the time left is reckoned from here."""
+        self._bar.reset(self._task, total=self._total, completed=updates, detail=_COMPILING)
+
+    def _say(self, line: str, style: str | None = None) -> None:
+        """One line, however long it is: a file has no width."""
+        self._heard = time.monotonic()
+        self._console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def _turn_to(self, work: str) -> None:
+        self._work, self._since = work, time.monotonic()
+
+    def _break_silence(self) -> None:
+        """Runs in a thread, which goes on while XLA compiles."""
+        while not self._ended.wait(self._heard + _PATIENCE - time.monotonic()):
+            if time.monotonic() >= self._heard + _PATIENCE:
+                self._remind()
+
+    def _remind(self) -> None:
+        """Say what has been going on for so long."""
+        self._heard = time.monotonic()
+        line = f"still {self._work} (for {(self._heard - self._since) / 60:.0f} min)"
+        if self._console.is_terminal:
+            self._bar.update(self._task, detail=line)
+        else:
+            self._say(line)
 
     def advance(self, updates: int, env_steps: int, steps_per_second: float, row: Mapping[str, Any]) -> None:
         """The state of training after a chunk."""
@@ -52,14 +99,19 @@ class Progress:
             f"{env_steps / 1e6:.2f}M steps, {steps_per_second / 1e3:.1f}k steps/s, "
             f"training levels solved {row['solved']:.2f}{self._solved}"
         )
+        stored = row.get("teacher/buffer_size", 0)
+        filling = updates == 0 and stored < self._levels_before_replay
+        if filling:
+            detail = f"filling the level buffer: {stored} of {self._levels_before_replay} levels, {detail}"
         self._bar.update(self._task, completed=updates, detail=detail)
-        now = time.monotonic()
-        if self._began is None:
+        self._turn_to("training")
+        self._heard = now = time.monotonic()
+        if self._began is None and not filling:
             self._began = (now, updates)
-        if not self._console.is_terminal and now - self._printed > 10:
+        if not self._console.is_terminal and now - self._printed > _REPORT_EVERY:
             self._printed = now
-            left = self._time_left(now, updates)
-            self._console.print(f"{updates}/{self._total} updates, {detail}{left}", highlight=False)
+            done = "" if filling else f"{updates}/{self._total} updates, "
+            self._say(f"{done}{detail}{self._time_left(now, updates)}")
 
     def _time_left(self, now: float, updates: int) -> str:
         began, first = self._began or (now, updates)
@@ -76,22 +128,31 @@ class Progress:
         def update(finished: int, total: int) -> None:
             self._bar.update(task, detail=f"{finished} of {total} episodes")
 
+        before = self._work
+        self._turn_to(f"playing {suite}")
         yield update
+        self._turn_to(before)
         self._bar.remove_task(task)
 
     def evaluated(self, updates: int, suite: str, rates: Mapping[str, float], mean: float) -> None:
         """The result of an evaluation during training."""
         self._solved = f", {suite} solved {mean:.2f}"
-        self._console.print(f"after {updates} updates: {suite} solved {mean:.3f}", highlight=False)
+        self._say(f"after {updates} updates: {suite} solved {mean:.3f}")
 
     def finished(
         self, path: Path, suite: str, untrained: Mapping[str, float], trained: Mapping[str, float]
     ) -> None:
         """The table at the end, and where everything is."""
         table = Table("held-out level", "untrained", "trained", title=f"solved rates on {suite}")
-        for level, rate in trained.items():
-            table.add_row(level, f"{untrained[level]:.2f}", f"{rate:.2f}")
+        for level in {**trained, **untrained}:
+            table.add_row(printable(level), *(_rate(rates.get(level), 2) for rates in (untrained, trained)))
         table.add_section()
-        table.add_row("mean", *(f"{sum(r.values()) / len(r):.3f}" for r in (untrained, trained)))
+        means = (sum(rates.values()) / len(rates) if rates else None for rates in (untrained, trained))
+        table.add_row("mean", *(_rate(mean, 3) for mean in means))
         self._console.print(table)
-        self._console.print(f"results: {path}", highlight=False, markup=False, soft_wrap=True)
+        self._say(f"results: {path}")
+
+
+def _rate(rate: float | None, digits: int) -> str:
+    """A rate as a text; a dash for what was not measured, or was lost."""
+    return "-" if rate is None else f"{rate:.{digits}f}"

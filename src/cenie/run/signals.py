@@ -1,4 +1,4 @@
-"""Stopping on request: the first SIGINT or SIGTERM asks, the second one insists."""
+"""Stopping on request: before training at once, and then the first signal asks and the second one insists."""
 
 import os
 import signal
@@ -7,6 +7,27 @@ from types import FrameType
 
 INSISTED = 130
 """Exit code after the second signal: what shells report for a process ended by Ctrl-C."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+def leave_on_signals() -> None:
+    """Until training looks after signals itself (`GracefulStop`), end quietly: there is nothing to save.
+
+    The exit code is 128 plus the number of the signal, as shells report it: 130 for SIGINT, 143 for
+    SIGTERM. An exception would not do, because imports turn it into errors of their own.
+    """
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as it is for jobs in the background
+            signal.signal(number, lambda number, frame: _leave(128 + number))
+
+
+def _leave(code: int) -> None:
+    """End the process at once; a live line on the terminal has hidden the cursor."""
+    if os.isatty(1):
+        os.write(1, _SHOW_CURSOR)
+    os._exit(code)
 
 
 class GracefulStop:
@@ -17,8 +38,6 @@ class GracefulStop:
     immediate; a thread counts those bytes. Must be entered on the main thread. Leaving at once loses
     nothing: files on disk are valid at every moment.
     """
-
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self._requested = threading.Event()
@@ -35,7 +54,7 @@ class GracefulStop:
     def __enter__(self) -> "GracefulStop":
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
-        self._previous_handlers = {number: signal.signal(number, _ignore) for number in self._SIGNALS}
+        self._previous_handlers = {number: signal.signal(number, _ignore) for number in _SIGNALS}
         self._previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._count, name="graceful-stop", daemon=True)
         self._thread.start()
@@ -52,10 +71,10 @@ class GracefulStop:
     def _count(self) -> None:
         while received := os.read(self._reader, 64):
             for number in received:
-                if number not in self._SIGNALS:
+                if number not in _SIGNALS:
                     continue
                 if self.requested:
-                    os._exit(INSISTED)
+                    _leave(INSISTED)
                 self._requested.set()
 
 

@@ -5,6 +5,7 @@ whatever it does - raise, hang, be slow - the training loop only ever puts a row
 """
 
 import importlib
+import importlib.util
 import os
 import queue
 import threading
@@ -13,6 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""What each sink imports. The extra of the package that installs it has the name of the sink."""
 
 _CAPACITY = 1024
 _PATIENCE = 5.0
@@ -38,7 +42,7 @@ class TensorBoardSink:
         self._writer: Any = None
 
     def open(self) -> None:
-        self._module = importlib.import_module("tensorboardX")
+        self._module = _import("tensorboard")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         if self._writer is None:
@@ -64,7 +68,7 @@ class WandbSink:
         self._run: Any = None
 
     def open(self) -> None:
-        wandb = importlib.import_module("wandb")
+        wandb = _import("wandb")
         self._run = wandb.init(
             project="cenie",
             group=self._directory.name,
@@ -167,6 +171,22 @@ class Sinks:
     def close(self) -> None:
         for member in self.members:
             member.close()
+
+
+def missing_sinks(names: Iterable[str]) -> dict[str, str]:
+    """The named sinks that are not installed, each with what to do about it. Imports none of them."""
+    return {name: _advice(name) for name in names if importlib.util.find_spec(SINK_MODULES[name]) is None}
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(SINK_MODULES[name])
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}; {_advice(name)}") from error
+
+
+def _advice(name: str) -> str:
+    return f"install it with: pip install 'cenie[{name}]'"
 
 
 def make_sinks(

@@ -2,8 +2,8 @@
 
 import functools
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -16,8 +16,19 @@ from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
 from cenie.run.build import build, compiled_cycles, place
-from cenie.run.config import MAY_CHANGE_ON_RESUME, Config
-from cenie.run.directory import RunDirectory, config_hash, write_json
+from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
+from cenie.run.continuation import (
+    Decay,
+    Facts,
+    check_belongs,
+    check_checkpoints,
+    check_unused,
+    decay_note,
+    decays,
+    read_facts,
+    with_decay,
+)
+from cenie.run.directory import RunDirectory, RunDirectoryError, config_hash, differing_settings, write_json
 from cenie.run.evaluate import evaluate, solved_rates, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
 from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
@@ -65,6 +76,7 @@ class _Run:
     sinks: Sinks
     fit: "_FitClock | None"
     watch: Watch
+    deviations: list[str]
     failed_checkpoints: int = 0
 
     @property
@@ -91,15 +103,23 @@ class _FitClock:
         return 1000 * (time.perf_counter() - began)
 
 
-def train(config: Config, directory: RunDirectory, progress: Progress, *, resume: bool) -> bool:
+def train(
+    config: Config,
+    directory: RunDirectory,
+    progress: Progress,
+    *,
+    resume: bool,
+    decay: Decay | None = None,
+) -> bool:
     """Train until the config's number of updates; True if it got there, False if it was told to stop.
 
-    Everything needed to go on is in the run directory after every checkpoint.
+    Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
+    made longer; None keeps the learning rate's schedule, and says so if that matters.
     """
     with directory.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, progress, resume=resume)
+        run = _open(config, directory, progress, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
@@ -117,42 +137,113 @@ def train(config: Config, directory: RunDirectory, progress: Progress, *, resume
             run.sinks.close()
 
 
-def _open(config: Config, directory: RunDirectory, progress: Progress, *, resume: bool) -> _Run:
+@dataclass(frozen=True)
+class _Start:
+    """Where a run begins or goes on."""
+
+    config: Config
+    state: TrainState
+    cycle: int
+    facts: Facts | None
+
+
+def _open(
+    config: Config, directory: RunDirectory, progress: Progress, *, resume: bool, decay: Decay | None
+) -> _Run:
+    if resume:
+        start = _load(config, directory, progress, decay)
+    else:
+        check_unused(directory)
+        start = _begin(config)
+    config, cycle, facts = start.config, start.cycle, start.facts
     domain, setup = build(config)
     replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
         progress.note(message)
-    state = init(setup, config.seed)
-    cycle = 0
-    if resume:
-        loaded = checkpoint.load_newest(directory.checkpoints, state)
-        if loaded is None:
-            progress.note("no checkpoint yet: starting from the beginning")
-        else:
-            for message in loaded.skipped:
-                progress.note(message)
-            for message in differing_facts(loaded.facts["environment"], environment_facts()):
-                progress.note(f"this run will not be bit-exact: {message}")
-            state, cycle = loaded.tree, loaded.step
-            progress.note(f"resuming after cycle {cycle}")
     for path in (directory.metrics, directory.timing, directory.evaluations):
         cut_after(path, cycle if cycle else -1)
     write_json(directory.config, settings.to_data(config))
-    return _Run(
+    run = _Run(
         config=config,
         directory=directory,
         progress=progress,
         setup=setup,
         domain=domain,
-        state=place(setup, state),
+        state=place(setup, start.state),
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
         fit=None if novelty is None else _FitClock(novelty.coverage, setup.mesh),
         watch=Watch(replay, remedy(longest)),
+        deviations=[] if facts is None else list(facts.deviations),
     )
+    # After cycle 0 there is nothing to keep: the tables begin anew.
+    if facts is not None and cycle:
+        for message in _deviations(run, facts):
+            progress.note(f"this run is not bit-exact: {message}")
+            run.deviations.append(f"after cycle {cycle}: {message}")
+    return run
+
+
+def _begin(config: Config) -> _Start:
+    return _Start(config, init(build(config)[1], config.seed), 0, None)
+
+
+def _load(config: Config, directory: RunDirectory, progress: Progress, decay: Decay | None) -> _Start:
+    """The newest checkpoint of this config; the beginning if there is none yet."""
+    check_checkpoints(config, directory)
+    begin = _begin(config)
+    loaded = checkpoint.load_newest(
+        directory.checkpoints, begin.state, functools.partial(check_belongs, config)
+    )
+    if loaded is None:
+        progress.note("no checkpoint yet: starting from the beginning")
+        _tell_decay(config, progress, decay)
+        return replace(begin, config=with_decay(config, decay or "keep", 0))
+    for message in loaded.skipped:
+        progress.note(message)
+    facts, counters = read_facts(loaded.facts), Counts.of(loaded.tree.counters)
+    if counters.cycles != loaded.step or not 0 <= counters.updates <= counters.cycles:
+        raise RunDirectoryError(
+            f"the checkpoint of cycle {loaded.step} counts {counters.cycles} cycles and {counters.updates} "
+            "updates: it was not written by a training"
+        )
+    progress.note(f"resuming after cycle {loaded.step}")
+    progress.resumed(counters.updates)
+    if config.updates > facts.settings.get("updates", 0):
+        _tell_decay(config, progress, decay)
+    return _Start(with_decay(config, decay or "keep", counters.updates), loaded.tree, loaded.step, facts)
+
+
+def _tell_decay(config: Config, progress: Progress, decay: Decay | None) -> None:
+    """What a longer run should know of its learning rate, unless its user has chosen."""
+    if decay is None and (note := decay_note(config)):
+        progress.note(note)
+    if decay is not None and not decays(config):
+        progress.note("the learning rate of this run does not fall: --decay changes nothing")
+
+
+def _deviations(run: _Run, facts: Facts) -> list[str]:
+    """Why the run from here on is not the one that would have come without an interruption."""
+    lines = differing_facts(facts.environment, environment_facts())
+    lines += differing_settings(facts.settings, settings.to_data(run.config), only=CHANGES_BITS)
+    return lines + _changed_tables(facts.rows, _rows(run))
+
+
+def _rows(run: _Run) -> dict[str, int]:
+    """How many rows each table should have, those of times excepted."""
+    return {run.directory.metrics.name: run.metrics.rows, run.directory.evaluations.name: run.table.rows}
+
+
+def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
+    """Rows can be lost, and nothing brings them back; but it must be known."""
+    return [
+        f"{name} was changed or deleted: {found[name]} rows instead of {rows}"
+        for name, rows in expected.items()
+        if name in found and found[name] != rows
+    ]
 
 
 def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
@@ -160,7 +251,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     began = time.perf_counter()
     run.state, history, metrics = advance(run.state, updates=jnp.asarray(run.config.updates, jnp.int32))
     history, metrics = jax.device_get((history, metrics))
-    rows = list(_rows(history, metrics, before, run.steps_per_rollout))
+    rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
     steps = (counters.rollouts - before.rollouts) * run.steps_per_rollout
@@ -187,7 +278,7 @@ def _watch(run: _Run, row: dict[str, Any]) -> None:
         run.progress.note(message)
 
 
-def _rows(
+def _metrics_rows(
     history: Counters, metrics: dict[str, np.ndarray], before: Counts, steps_per_rollout: int
 ) -> Iterable[dict[str, Any]]:
     """One row for each cycle that was run; deterministic, so without any clock."""
@@ -229,13 +320,18 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
 
 def _checkpoint(run: _Run, counters: Counts) -> None:
     """Write a checkpoint; a full disk costs the checkpoint, not the run, unless it is the last one."""
-    facts = {
-        "environment": environment_facts(),
-        "config_hash": config_hash(settings.to_data(run.config), MAY_CHANGE_ON_RESUME),
-        "updates": counters.updates,
-        "env_steps": counters.rollouts * run.steps_per_rollout,
-        "version": __version__,
-    }
+    data = settings.to_data(run.config)
+    facts = Facts(
+        version=__version__,
+        updates=counters.updates,
+        env_steps=counters.rollouts * run.steps_per_rollout,
+        config_hash=config_hash(data, MAY_CHANGE_ON_RESUME),
+        settings=data,
+        environment=environment_facts(),
+        rows=_rows(run),
+        bit_exact=not run.deviations,
+        deviations=run.deviations,
+    )
     for rows in (run.metrics, run.timing, run.table):
         rows.sync()
     try:
@@ -243,7 +339,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
             run.directory.checkpoints,
             run.state,
             step=counters.cycles,
-            facts=facts,
+            facts=facts.to_data(),
             keep=run.config.run.keep_checkpoints,
         )
     except checkpoint.CheckpointError as error:
@@ -270,9 +366,23 @@ def _stop_if_diverged(run: _Run, counters: Counts) -> None:
 def _write_summary(run: _Run, counters: Counts) -> None:
     # From the table, because the first evaluation may have been made before a resume.
     table = run.table.read()
+    suite = run.config.run.suite
     untrained, trained = (
-        solved_rates(row for cycle, row in table if cycle == wanted) for wanted in (0, counters.cycles)
+        solved_rates(row for cycle, row in table if cycle == wanted and row.suite == suite)
+        for wanted in (0, counters.cycles)
     )
+    notes = [
+        f"{run.directory.evaluations.name} has no evaluation on {suite} {when} training"
+        for rates, when in ((untrained, "before"), (trained, "after"))
+        if not rates
+    ]
+    found = {
+        run.directory.metrics.name: run.metrics.found(),
+        run.directory.evaluations.name: run.table.found(),
+    }
+    run.deviations += _changed_tables(_rows(run), found)
+    for message in (*notes, *run.deviations):
+        run.progress.note(message)
     write_json(
         run.directory.summary,
         {
@@ -285,13 +395,16 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "cycles": counters.cycles,
             "updates": counters.updates,
             "env_steps": counters.rollouts * run.steps_per_rollout,
-            "suite": run.config.run.suite,
+            "suite": suite,
             "untrained": untrained,
             "trained": trained,
             "failed_checkpoints": run.failed_checkpoints,
+            "bit_exact": not run.deviations,
+            "deviations": run.deviations,
+            "notes": notes,
         },
     )
-    run.progress.finished(run.directory.path, run.config.run.suite, untrained, trained)
+    run.progress.finished(run.directory.path, suite, untrained, trained)
 
 
 def _crossed(before: int, after: int, every: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.settings import Problem, setting
+from cenie.settings import LARGEST_INT, Problem, setting
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class NetworkConfig:
     encoder: Literal["conv", "bits"] = "conv"
     """`conv`: a 3x3 convolution over the three code channels (DCD); `bits`: a linear layer on the wall,
     goal and direction bits, much cheaper."""
-    conv_channels: int = setting(16, minimum=1)  # DCD
-    encoder_size: int = setting(64, minimum=1)
+    conv_channels: int = setting(16, minimum=1, maximum=65_536)  # DCD
+    encoder_size: int = setting(64, minimum=1, maximum=65_536)
     """Width of the `bits` encoder."""
-    memory_size: int = setting(256, minimum=1)  # paper
-    head_size: int = setting(32, minimum=1)  # DCD: one hidden layer of 32, not two
+    memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
+    head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
     forget_bias: float = 0.0  # DCD
 
     # mlp
-    hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1)  # DCD, walker
+    hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
     activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
     continuous: Literal["gaussian", "beta"] = "gaussian"
     """Distribution of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
@@ -48,6 +48,8 @@ class PPOConfig:
     """The learning rate falls linearly to this fraction over `decay_updates` updates and stays there."""
     decay_updates: int | None = setting(None, minimum=1)
     """None stands for the length of the run, which whoever starts the run fills in."""
+    decay_from: int = setting(0, minimum=0)
+    """Until this update the learning rate is the full one. A run made longer may let it fall once more."""
     gamma: float = setting(0.995, minimum=0.0, maximum=1.0)  # paper
     gae_lambda: float = setting(0.95, minimum=0.0, maximum=1.0)  # paper
     clip: float = setting(0.2, above=0.0)  # paper
@@ -56,7 +58,7 @@ class PPOConfig:
     entropy_coef: float = setting(0.0, minimum=0.0)  # paper, mazes
     max_grad_norm: float = setting(0.5, above=0.0)  # paper
     adam_eps: float = setting(1e-5, above=0.0)  # paper
-    epochs: int = setting(5, minimum=1)  # paper
+    epochs: int = setting(5, minimum=1, maximum=10_000)  # paper
     minibatches: int = setting(1, minimum=1)  # paper
     normalise_returns: bool = False  # paper, mazes; True for walker and car
     bootstrap_at_rollout_end: bool = True  # DCD does not: it treats the end of a rollout as a terminal step
@@ -71,8 +73,8 @@ class StudentConfig:
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
-    num_levels: int = setting(32, minimum=1)  # paper
-    num_steps: int = setting(256, minimum=2)  # paper
+    num_levels: int = setting(32, minimum=1, maximum=1_000_000)  # paper
+    num_steps: int = setting(256, minimum=2, maximum=1_000_000)  # paper
 
     @property
     def levels_per_minibatch(self) -> int:
@@ -95,5 +97,7 @@ class StudentConfig:
                 f"must divide num_levels * num_steps ({self.num_levels * self.num_steps}), "
                 f"got {self.ppo.minibatches}",
             )
+        if self.num_levels * self.num_steps > LARGEST_INT:
+            yield Problem("num_steps", f"times num_levels ({self.num_levels}) must be at most {LARGEST_INT}")
         if self.network.kind == "mlp" and not self.network.hidden_sizes:
             yield Problem("network.hidden_sizes", "must name at least one layer")

@@ -220,5 +220,5 @@ def _learning_rate(ppo: PPOConfig, updates: Int[Array, ""]) -> Float[Array, ""]:
         return jnp.asarray(ppo.learning_rate)
     if ppo.decay_updates is None:
         raise ValueError("a decaying learning rate needs decay_updates, the length of the decay")
-    progress = jnp.minimum(updates / ppo.decay_updates, 1.0)
+    progress = jnp.clip((updates - ppo.decay_from) / ppo.decay_updates, 0.0, 1.0)
     return ppo.learning_rate * (1.0 - (1.0 - ppo.final_learning_rate_fraction) * progress)

@@ -29,7 +29,7 @@ class PriorityConfig:
 class ReplayConfig:
     """The level buffer, and when and how it is replayed."""
 
-    capacity: int = setting(4000, minimum=1)  # CENIE table, mazes
+    capacity: int = setting(4000, minimum=1, maximum=100_000_000)  # CENIE table, mazes
     replay_prob: float = setting(0.5, minimum=0.0, maximum=1.0)  # CENIE table, PLR-perp (ACCEL: 0.8)
     # `proportionate` (dcd) replays with probability min(fill, replay_prob); the CENIE listing is `fixed`.
     schedule: Literal["proportionate", "fixed"] = "proportionate"

@@ -90,7 +90,7 @@ def init(setup: Setup, seed: int) -> TrainState:
         )
         for number, config in enumerate(setup.students)
     ]
-    return TrainState(
+    state = TrainState(
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
         students=tuple(map(init_student, setup.students, networks)),
@@ -101,6 +101,15 @@ def init(setup: Setup, seed: int) -> TrainState:
             _points_shape(setup, networks[0]),
         ),
     )
+    return jax.tree.map(_strongly_typed, state)
+
+
+def _strongly_typed(leaf: Array) -> Array:
+    """The same array. One made of a Python number is weakly typed, unlike the one a checkpoint brings back:
+    to the compiler these are two types, and a resumed run would compile everything again."""
+    if not eqx.is_array(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return jax.lax.convert_element_type(leaf, leaf.dtype)
 
 
 def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:

@@ -32,6 +32,16 @@ class MazeConfig:
     num_edits: int = setting(5, minimum=1, maximum=1000)
     edit_operations: tuple[Operation, ...] = ("wall", "empty", "goal")
 
+    @property
+    def level_bytes(self) -> int:
+        """What one stored level takes, at least: a byte for each tile, and the numbers beside the map."""
+        return self.size**2 + 25
+
+    @property
+    def observation_bytes(self) -> int:
+        """What one stored observation takes: the codes of 5 x 5 tiles, and the direction."""
+        return 5 * 5 * 3 + 4
+
     def check(self) -> Iterator[Problem]:
         if not self.edit_operations or len(set(self.edit_operations)) < len(self.edit_operations):
             yield Problem("edit_operations", "must list at least one operation, and none of them twice")

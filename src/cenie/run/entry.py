@@ -1,0 +1,17 @@
+"""The `cenie` command: signals and streams are looked after before anything that takes time is loaded."""
+
+import sys
+
+from cenie.run.output import flush_streams, guard_streams
+from cenie.run.signals import leave_on_signals
+
+
+def main() -> None:
+    """Carry out the command line of this process."""
+    leave_on_signals()
+    guard_streams()
+    from cenie.run.cli import run
+
+    code = run(sys.argv[1:])
+    flush_streams()
+    sys.exit(code)

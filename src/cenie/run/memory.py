@@ -1,0 +1,136 @@
+"""How much memory a run takes at least, reckoned from its config alone. Imports no JAX.
+
+Only what must be there at the same time is counted, each array once unless it is said otherwise, so that no
+run is refused that would have worked. What is refused could not have been allocated.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cenie.run.config import Config
+from cenie.settings import Problem
+
+_NUMBER = 4
+"""Bytes of a number in single precision."""
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux says how much of the machine a container may have."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory that a run takes, for what, and the settings that decide how much."""
+
+    size: int
+    purpose: str
+    fields: tuple[str, ...]
+
+
+def memory_problems(needs: Iterable[Need], available: int | None = None) -> list[Problem]:
+    """Why what is needed does not fit in the memory (by default this machine's); empty if it may fit."""
+    available = memory_size() if available is None else available
+    needs = sorted(needs, key=lambda need: need.size, reverse=True)
+    total = sum(need.size for need in needs)
+    if available is None or total <= available:
+        return []
+    return [
+        Problem(
+            ", ".join(need.fields),
+            f"{need.purpose} takes {readable(need.size)} or more of the {readable(total)} that are needed; "
+            f"this machine has {readable(available)} of memory",
+        )
+        # What is small beside the rest is not worth changing.
+        for need in needs
+        if need.size > total / 5
+    ]
+
+
+def memory_size() -> int | None:
+    """The bytes of memory that this process may use; None if the system does not say."""
+    try:
+        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (ValueError, OSError):
+        return None
+    for name in _LIMITS:
+        try:
+            sizes.append(int(Path(name).read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return min(size for size in sizes if size > 0)
+
+
+def training_needs(config: Config) -> Iterator[Need]:
+    """The large arrays of a run that trains."""
+    student, network = config.student, config.student.network
+    steps = student.num_levels * student.num_steps
+    fields = ("student.num_levels", "student.num_steps")
+    features = network.memory_size if hasattr(config.teacher, "novelty") else 0
+    yield Need(steps * (config.env.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
+    # What the gradient needs of the forward pass: the encoder, the four gates, the memory and the heads.
+    activations = _NUMBER * (_encoder_size(config) + 5 * network.memory_size + 2 * network.head_size)
+    size = steps // student.ppo.minibatches * activations
+    yield Need(size, "a minibatch", (*fields, "student.network.memory_size", _encoder_field(config)))
+    yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
+
+
+def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
+    """The large arrays of a run that is evaluated; they are those of its state, and of playing."""
+    network = config.student.network
+    memory, head = network.memory_size, network.head_size
+    weights = 4 * memory * (_encoder_size(config) + memory) + 2 * head * memory
+    # Each with its gradient and the two moments of the optimiser.
+    fields = ("student.network.memory_size", _encoder_field(config), "student.network.head_size")
+    yield Need(4 * _NUMBER * weights, "the network", fields)
+    # All episodes are played at the same time. A suite has one level or more.
+    playing = episodes * (2 * _NUMBER * memory + config.env.observation_bytes)
+    yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", fields[0]))
+    if hasattr(config.teacher, "replay"):
+        # The buffer before and after a cycle: levels, and some numbers for each.
+        slot = 2 * (config.env.level_bytes + 8 * _NUMBER)
+        size = config.teacher.replay.capacity * slot
+        yield Need(size, "the level buffer", ("teacher.replay.capacity", "env.size"))
+    if hasattr(config.teacher, "novelty"):
+        coverage, steps = config.teacher.novelty.coverage, config.student.num_steps
+        yield from _coverage_needs(coverage, steps, memory + config.env.num_actions)
+
+
+def _encoder_size(config: Config) -> int:
+    network = config.student.network
+    return 9 * network.conv_channels if network.encoder == "conv" else network.encoder_size
+
+
+def _encoder_field(config: Config) -> str:
+    conv = config.student.network.encoder == "conv"
+    return f"student.network.{'conv_channels' if conv else 'encoder_size'}"
+
+
+def _coverage_needs(coverage: Any, steps: int, dimensions: int) -> Iterator[Need]:
+    path = "teacher.novelty.coverage"
+    points = coverage.window * steps
+    # The window before and after a cycle.
+    window = 2 * _NUMBER * points * dimensions
+    yield Need(window, "the coverage window", (f"{path}.window", "student.num_steps"))
+    fitted = min(points, coverage.max_points or points)
+    if coverage.model in ("mixture", "pca"):
+        dimensions = min(dimensions, coverage.pca_dimensions) if coverage.model == "pca" else dimensions
+        most = coverage.components[1]
+        covariances = most * dimensions * (dimensions if coverage.covariance == "full" else 1)
+        size = _NUMBER * (most * fitted + covariances)
+        yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
+    elif coverage.model == "neighbours":
+        size = _NUMBER * coverage.neighbours_kept * dimensions
+        yield Need(size, "the neighbours", (f"{path}.neighbours_kept",))
+    else:
+        width = coverage.distillation_size
+        size = _NUMBER * (width * (width + dimensions) + coverage.distillation_batch * width)
+        yield Need(size, "the distillation", (f"{path}.distillation_size", f"{path}.distillation_batch"))
+
+
+def readable(size: int) -> str:
+    """Bytes in the largest fitting unit."""
+    units = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+    power = min(max(len(str(size)) - 1, 0) // 3, len(units) - 1)
+    return f"{size / 1000**power:.3g} {units[power]}"

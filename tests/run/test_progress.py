@@ -1,0 +1,76 @@
+"""Reports where they are kept: one line each, what is going on, and no silence of minutes."""
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from cenie.run import progress as progress_module
+from cenie.run.progress import Progress
+
+ROW = {"solved": 0.25}
+
+
+@pytest.fixture(autouse=True)
+def always_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "_REPORT_EVERY", -1.0)
+
+
+def piped() -> Console:
+    return Console(file=io.StringIO(), width=80)
+
+
+def lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_report_is_one_line_however_long_it_is() -> None:
+    console = piped()
+    with Progress(console, 40) as progress:
+        progress.evaluated(0, "cenie8-sym", {}, 0.125)
+        progress.advance(10, 163_840, 31_000.0, ROW)
+        progress.note("a note " * 30)
+    compiling, evaluated, report, note = lines(console)
+    assert compiling == "compiling ... (a minute or so)"
+    assert evaluated == "after 0 updates: cenie8-sym solved 0.125"
+    assert report == (
+        "10/40 updates, 0.16M steps, 31.0k steps/s, training levels solved 0.25, cenie8-sym solved 0.12"
+    )
+    assert note == "a note " * 30
+
+
+def test_while_the_buffer_fills_the_report_says_so_instead_of_0_updates() -> None:
+    console = piped()
+    with Progress(console, 40, levels_before_replay=2000) as progress:
+        progress.advance(0, 81_920, 31_000.0, {**ROW, "teacher/buffer_size": 320})
+        progress.advance(3, 819_200, 31_000.0, {**ROW, "teacher/buffer_size": 2000})
+    _, filling, training = lines(console)
+    assert filling.startswith("filling the level buffer: 320 of 2000 levels, 0.08M steps")
+    assert training.startswith("3/40 updates, ")
+
+
+def test_a_long_compilation_is_mentioned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "_PATIENCE", 0.01)
+    console = piped()
+    with Progress(console, 40) as progress:
+        wait_for(console, "still compiling (for 0 min)")
+        progress.advance(1, 100, 10.0, ROW)
+        with progress.evaluation("cenie8"):
+            wait_for(console, "still playing cenie8 (for 0 min)")
+        wait_for(console, "still training (for 0 min)")
+
+
+def wait_for(console: Console, line: str) -> None:
+    deadline = time.monotonic() + 30
+    while line not in lines(console):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_terminal_commands_in_a_note_are_shown_and_not_obeyed() -> None:
+    console = piped()
+    with Progress(console, 40) as progress:
+        progress.note("lock of \x1b]0;owned\x07 [bold]taken over")
+    assert lines(console)[1] == r"lock of \x1b]0;owned\x07 [bold]taken over"
