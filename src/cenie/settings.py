@@ -245,11 +245,11 @@ def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any
     records = {_tag(record): record for record in kinds}
     known = ", ".join(records)
     if not isinstance(data, Mapping):
-        problems.append(Problem(path, f"expected a group with a kind ({known}), got {_show(data)}"))
+        problems.append(Problem(path, f"expected a group with a kind ({known}), got {show(data)}"))
         return None
     chosen = data.get("kind")
     if not isinstance(chosen, str) or chosen not in records:
-        problems.append(Problem(_join(path, "kind"), f"must be one of {known}, got {_show(chosen)}"))
+        problems.append(Problem(_join(path, "kind"), f"must be one of {known}, got {show(chosen)}"))
         return None
     return _read_dataclass(records[chosen], data, path, problems)
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -11,7 +13,8 @@ class DomainEntry:
     """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
 
     `settings` is a type with the properties `level_bytes` and `observation_bytes`; `networks` are the kinds
-    of network that can read the domain's observations.
+    of network that can read the domain's observations. `roles` are names of generators by what they are for,
+    and `presets` named sets of settings by their dotted paths.
     """
 
     summary: str
@@ -21,6 +24,7 @@ class DomainEntry:
     roles: Mapping[str, str]
     suites: tuple[str, ...]
     networks: tuple[str, ...]
+    presets: Mapping[str, Mapping[str, Any]]
 
 
 DOMAINS = {
@@ -32,5 +36,6 @@ DOMAINS = {
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
         networks=("maze-lstm",),
+        presets=PRESETS,
     ),
 }

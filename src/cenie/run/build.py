@@ -11,21 +11,20 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 from cenie.envs.base import Domain
 from cenie.envs.domains import DOMAINS
 from cenie.run.config import Config
-from cenie.teach import recipes
 from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
-from cenie.teach.methods import METHODS
+from cenie.teach.recipes import curriculum
 
 
 def build(config: Config) -> tuple[Domain, Setup]:
     """The domain and the fixed parts of the training cycle."""
     module, function = DOMAINS[config.domain].factory.split(":")
     domain = getattr(importlib.import_module(module), function)(config.env)
-    recipe = getattr(recipes, METHODS[config.method].recipe)
+    teacher = curriculum(domain, config.teacher)
     setup = Setup(
         environment=domain.environment,
         statistics=domain.statistics,
-        student=config.student,
-        curriculum=recipe(domain, config.teacher),
+        students=(config.student,) * teacher.students,
+        curriculum=teacher,
         mesh=level_mesh(config),
     )
     return domain, setup

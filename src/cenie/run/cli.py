@@ -24,17 +24,17 @@ from cenie.run.directory import RunDirectory, RunDirectoryError, differing_setti
 from cenie.run.durable import WriteError
 from cenie.run.memory import evaluation_needs, memory_problems, training_needs
 from cenie.run.output import printable
-from cenie.run.presets import PRESETS, preset
+from cenie.run.presets import preset
 from cenie.run.sinks import missing_sinks
 from cenie.settings import Problem, SettingsError, show
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, ReplayTeacher
 
 OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
 
 USAGE = f"""\
 cenie: Unsupervised Environment Design in JAX
 
-  cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
+  cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
               [--new-name]                  take the next free name if the directory holds a run already
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
@@ -46,6 +46,7 @@ cenie: Unsupervised Environment Design in JAX
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
+presets: {"; ".join(f"{name}: {', '.join(entry.presets)}" for name, entry in DOMAINS.items())}
 """
 
 EVALUATE = """\
@@ -56,7 +57,7 @@ with --checkpoints N: with the last N students, and prints the mean of their sol
 """
 
 _SWITCHES = ("new_name",)
-_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": f"one of {', '.join(PRESETS)}"}
+_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": "a name"}
 
 
 def main() -> None:
@@ -220,8 +221,9 @@ def _claim(directory: RunDirectory) -> str | None:
 
 
 def _levels_before_replay(config: Config) -> int:
-    replay = getattr(config.teacher, "replay", None)
-    return 0 if replay is None else math.ceil(replay.min_fill * replay.capacity)
+    if not isinstance(config.teacher, ReplayTeacher):
+        return 0
+    return math.ceil(config.teacher.replay.min_fill * config.teacher.replay.capacity)
 
 
 def _evaluate(arguments: list[str]) -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 from cenie.run.config import Config
 from cenie.settings import Problem
+from cenie.teach.config import Cenie
+from cenie.teach.methods import ReplayTeacher
 
 _NUMBER = 4
 """Bytes of a number in single precision."""
@@ -67,7 +69,7 @@ def training_needs(config: Config) -> Iterator[Need]:
     student, network = config.student, config.student.network
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
-    features = network.memory_size if hasattr(config.teacher, "novelty") else 0
+    features = network.memory_size if _novelty(config) is not None else 0
     yield Need(steps * (config.env.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
     # What the gradient needs of the forward pass: the encoder, the four gates, the memory and the heads.
     activations = _NUMBER * (_encoder_size(config) + 5 * network.memory_size + 2 * network.head_size)
@@ -87,14 +89,19 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     # All episodes are played at the same time. A suite has one level or more.
     playing = episodes * (2 * _NUMBER * memory + config.env.observation_bytes)
     yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", fields[0]))
-    if hasattr(config.teacher, "replay"):
+    if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
         slot = 2 * (config.env.level_bytes + 8 * _NUMBER)
         size = config.teacher.replay.capacity * slot
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env.size"))
-    if hasattr(config.teacher, "novelty"):
-        coverage, steps = config.teacher.novelty.coverage, config.student.num_steps
-        yield from _coverage_needs(coverage, steps, memory + config.env.num_actions)
+    novelty = _novelty(config)
+    if novelty is not None:
+        dimensions = memory + config.env.num_actions
+        yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
+
+
+def _novelty(config: Config) -> Cenie | None:
+    return config.teacher.novelty if isinstance(config.teacher, ReplayTeacher) else None
 
 
 def _encoder_size(config: Config) -> int:

@@ -36,6 +36,7 @@ from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.watch import Watch, remedy, too_short
+from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
 
 FORMAT = 1
@@ -175,7 +176,7 @@ def _open(
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
-        fit=None if novelty is None else _FitClock(novelty.coverage, setup.mesh),
+        fit=_FitClock(novelty.coverage, setup.mesh) if isinstance(novelty, CenieNovelty) else None,
         watch=Watch(replay, remedy(longest)),
         deviations=[] if facts is None else list(facts.deviations),
     )
