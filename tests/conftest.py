@@ -13,3 +13,5 @@ FLAGS = (
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Tests leave nothing in the home of whoever runs them.
+os.environ["CENIE_CACHE_DIR"] = "off"

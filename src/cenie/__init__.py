@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cenie.bridges.features import state_action_features
     from cenie.bridges.teacher import Teacher
     from cenie.envs.check import check_environment
     from cenie.run.build import build
@@ -28,6 +29,7 @@ __all__ = [
     "init",
     "preset",
     "solved_rates",
+    "state_action_features",
     "suite_mean",
 ]
 
@@ -42,6 +44,7 @@ _HOME = {
     "init": "cenie.teach.cycle",
     "preset": "cenie.run.presets",
     "solved_rates": "cenie.run.evaluate",
+    "state_action_features": "cenie.bridges.features",
     "suite_mean": "cenie.run.evaluate",
 }
 

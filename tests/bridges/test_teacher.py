@@ -318,7 +318,7 @@ def test_long_trajectories_are_thinned_and_short_ones_padded():
     ("features", "message"),
     [
         (None, "features: this teacher measures novelty"),
-        (np.zeros((N + 1, T, D)), f"features: expected one array for each of the {N} levels"),
+        (np.zeros((N + 1, T, D)), f"features: expected one row for each of the {N} levels"),
         (np.zeros((N, T, D + 1)), rf"features\[0\]: expected {D} numbers for each step"),
         (np.full((N, T, D), np.inf), r"features\[0\]: not finite"),
     ],
@@ -374,3 +374,49 @@ def test_a_checkpoint_of_another_teacher_is_refused(tmp_path):
         make(seed=6).load(tmp_path)
     with pytest.raises(ValueError, match="no checkpoint"):
         make().load(tmp_path / "nothing")
+
+
+def endless(number):
+    nothing = np.zeros((N, T), bool)
+    return steps(number) | {"terminated": nothing, "truncated": nothing, "solved": nothing}
+
+
+def test_bug_levels_without_an_ended_episode_are_never_replayed_and_no_word():
+    """40 tasks gave `learn` True 0 times."""
+    teacher = make()
+    log = []
+
+    def told():
+        for number in range(12):
+            log.append((teacher.ask().learn, teacher.tell(**endless(number))["unscored"]))
+
+    with pytest.warns(UserWarning, match="completed no episode.*replay.unfinished") as heard:
+        told()
+    assert log == [(False, N)] * 12
+    assert len(heard) == 1
+
+
+def test_levels_without_an_ended_episode_can_be_scored():
+    """As if the episode had ended with its row, however long the row is."""
+    teacher = make(settings=SMALL | {"replay.unfinished": "score"})
+    ragged = {name: [row[: T - level] for level, row in enumerate(part)] for name, part in endless(0).items()}
+    teacher.ask()
+    assert teacher.tell(**ragged)["unscored"] == 0
+    last = [np.arange(len(row)) == len(row) - 1 for row in ragged["reward"]]
+    other = make()
+    other.ask()
+    other.tell(**ragged | {"truncated": last})
+    assert [entry.scores for entry in teacher.stored()] == [entry.scores for entry in other.stored()]
+
+
+def test_bug_equal_scores_and_no_word():
+    """A critic of zeros where no reward is found."""
+    teacher, zeros = make(), np.zeros((N, T))
+
+    def told():
+        for number in range(5):
+            teacher.ask()
+            teacher.tell(**steps(number) | {"reward": zeros, "value": zeros})
+
+    with pytest.warns(UserWarning, match="same score"):
+        told()

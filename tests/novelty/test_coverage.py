@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cenie.novelty import coverage
-from cenie.novelty.config import CovarianceName, CoverageConfig, problems_of
+from cenie.novelty.config import CovarianceName, CoverageConfig, read
 from cenie.novelty.coverage import CoverageState
 
 W, T, D = 4, 12, 3
@@ -277,15 +277,69 @@ def test_a_whole_cycle_compiles_inside_scan_and_cond() -> None:
     np.testing.assert_allclose(state.model.chosen.means, expected.model.chosen.means, rtol=1e-3, atol=1e-3)
 
 
+def problems_of(**given: Any) -> dict[str, str]:
+    return dict(read(given)[1])
+
+
 def test_settings_are_checked() -> None:
-    assert problems_of(CoverageConfig()) == []
-    wrong = CoverageConfig(window=0, components=(5, 3), reg=0.0)
-    assert {problem.path for problem in problems_of(wrong)} == {"window", "components", "reg"}
-    assert problems_of(CoverageConfig(components=(1, 1)))
-    misspelt = dataclasses.replace(CoverageConfig())
-    object.__setattr__(misspelt, "selection", "silhuette")  # behind the back of the tests' type checker
-    assert "must be one of silhouette, aic, bic" in problems_of(misspelt)[0].message
-    assert problems_of(CoverageConfig(components=(1, 1), selection="bic")) == []
+    assert read({}) == (CoverageConfig(), [])
+    assert problems_of(window=0, components=(5, 3), reg=0.0).keys() == {"window", "components", "reg"}
+    assert "at least 2" in problems_of(components=(1, 1))["components"]
+    assert "one of silhouette, aic, bic" in problems_of(selection="silhuette")["selection"]
+    assert problems_of(components=(1, 1), selection="bic") == {}
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        *(3, (2,), (2, 3, 4), "24", None, {2, 4}, np.array(3), ([2], [4])),
+        *((2.0, 4), (2.5, 4), ("2", "4"), (True, 4), (None, 4), np.array([2.0, 4.0])),
+        *((5, 3), (0, 3), (-2, 3), (2, 10**12), (1, 1000)),
+    ],
+)
+def test_wrong_components_are_refused_by_name(components: Any) -> None:
+    assert problems_of(components=components).keys() == {"components"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("window", ["3", True, 3.0, 0, -1, None, 10**12, 10**5000, [3], np.nan]),
+        ("max_points", ["3", True, 3.0, 0, 10**12]),
+        ("reg", ["0.1", True, None, 0.0, -1.0, np.nan, np.inf, 1e300, 10**400, 1j, [0.1]]),
+        ("tolerance", ["0.1", None, -1e-9, np.nan, np.inf, 1e300]),
+        ("screening_margin", [np.nan, -0.1]),
+        ("max_iterations", [0, 1.5, None, 2**40]),
+        ("covariance", ["Diag", None, 1, ["diag"], np.array(["diag", "full"])]),
+        ("model", ["gmm", b"mixture"]),
+        ("warm_start", [1, "yes", None]),
+        ("neighbours_kept", [10**12]),
+        ("distillation_rate", [0.0, np.nan]),
+    ],
+)
+def test_settings_of_wrong_kinds_are_refused_by_name(name: str, values: list[Any]) -> None:
+    for value in values:
+        assert problems_of(**{name: value}).keys() == {name}, value
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    found = problems_of(window="3", reg=np.nan, tolerance=-1.0, components=(5, 3), selection="x")
+    assert found.keys() == {"window", "reg", "tolerance", "components", "selection"}
+
+
+def test_fewer_points_than_the_fewest_components_are_refused_before_any_fit() -> None:
+    assert "at least 6" in problems_of(max_points=5)["max_points"]
+    assert problems_of(max_points=6) == {}
+    assert problems_of(max_points=5, model="neighbours") == {}
+
+
+def test_numbers_of_numpy_become_plain_settings() -> None:
+    numbers = {"components": np.array([2, 4]), "window": np.int64(3), "reg": np.float32(0.5)}
+    config, problems = read({**numbers, "max_points": None})
+    assert problems == []
+    assert config == CoverageConfig(components=(2, 4), window=3, reg=0.5, max_points=None)
+    assert {type(value) for value in (*config.components, config.window)} == {int}
+    assert type(config.reg) is float
 
 
 def test_screening_chooses_the_size_and_the_mixture_of_a_thorough_fit() -> None:

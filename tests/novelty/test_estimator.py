@@ -1,13 +1,22 @@
+import inspect
 import io
 import json
+import os
+import zipfile
 from pathlib import Path
+from typing import Any, get_args
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.mixture import GaussianMixture
 
 import cenie.novelty
 from cenie.novelty import estimator as estimator_module
-from cenie.novelty.estimator import Coverage
+from cenie.novelty.config import CovarianceName, CoverageConfig
+from cenie.novelty.estimator import Coverage, FitError, NotFittedError
 
 D = 3
 SMALL = {"components": (2, 4), "window": 4}
@@ -27,9 +36,7 @@ def fitted(seed: int = 0) -> Coverage:
 
 def test_what_was_pushed_is_less_novel_than_what_is_elsewhere() -> None:
     estimator = Coverage(**SMALL)
-    assert estimator.novelty(trajectory(0)) == 0.0
-    estimator.push(trajectory(0))
-    assert estimator.novelty(trajectory(1)) == 0.0
+    estimator.push(trajectory(0, 40))
     estimator.fit()
     assert estimator.novelty(trajectory(0)) < estimator.novelty(trajectory(0) + 5.0)
     assert estimator.components_ in (2, 3, 4)
@@ -85,13 +92,52 @@ def test_the_seed_decides() -> None:
         (np.full((2, D), np.nan), "finite"),
         (np.full((2, D), 1e39), "finite"),
         (np.zeros((2, D + 1)), "3 dimensions as before"),
+        ([[0.0, 1.0, 2.0], [0.0]], "array .points, dimensions.*inhomogeneous"),
     ],
 )
-def test_wrong_points_are_refused(points: np.ndarray, message: str) -> None:
+def test_wrong_points_are_refused(points: Any, message: str) -> None:
     estimator = fitted()
-    for method in (estimator.push, estimator.novelty, estimator.log_density):
+    for method in (estimator.push, estimator.novelty, estimator.log_density, estimator.score):
         with pytest.raises(ValueError, match=message):
             method(points)
+
+
+def test_masked_arrays_are_refused_with_the_remedy() -> None:
+    points = np.ma.masked_greater(trajectory(0, 40), 4.0)
+    estimator = fitted()
+    for method in (estimator.push, estimator.novelty, estimator.log_density, estimator.fit):
+        with pytest.raises(ValueError, match="mask would be lost"):
+            method(points)
+    assert estimator.novelty(np.ma.compress_rows(points)) < estimator.novelty(points.filled(1e6))
+
+
+def test_other_arrays_of_floats_are_welcome() -> None:
+    estimator, points = fitted(), trajectory(9).astype(np.float16)
+    expected = estimator.novelty(points)
+    for same in (points.tolist(), jnp.asarray(points), np.asfortranarray(points)):
+        assert estimator.novelty(same) == expected
+    assert np.isfinite(estimator.novelty(jnp.asarray(points, jnp.bfloat16)))
+
+
+def test_a_program_that_told_jax_to_use_64_bits_gets_the_same_numbers(tmp_path: Path) -> None:
+    expected = fitted().log_density(trajectory(9))
+    with jax.enable_x64(True):
+        estimator = fitted()
+        estimator.save(tmp_path / "file")
+        for same in (estimator, Coverage.load(tmp_path / "file")):
+            np.testing.assert_array_equal(same.log_density(trajectory(9)), expected)
+            assert same.fit().novelty(trajectory(9)) == pytest.approx(-expected.mean(), abs=1.0)
+        assert jnp.zeros(1).dtype == jnp.float64
+
+
+# Settings.
+
+
+def made(**settings: Any) -> Coverage:
+    """A coverage as a user's program makes it, without the tests' type checker."""
+    coverage = object.__new__(Coverage)
+    inspect.unwrap(Coverage.__init__)(coverage, **settings)
+    return coverage
 
 
 def test_wrong_settings_are_refused() -> None:
@@ -99,17 +145,235 @@ def test_wrong_settings_are_refused() -> None:
         Coverage(components=(5, 3))
     with pytest.raises(TypeError, match="nonsense"):
         Coverage(nonsense=1)
+    with pytest.raises(TypeError, match="did you mean tolerance"):
+        Coverage(tolerence=1)
 
 
-def test_calls_out_of_order_are_explained() -> None:
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "0", None, 2**32, 10**30])
+def test_seeds_that_would_repeat_another_or_fail_later_are_refused(seed: Any) -> None:
+    with pytest.raises(ValueError, match="seed: "):
+        made(seed=seed)
+
+
+def test_every_wrong_argument_is_named_at_once() -> None:
+    with pytest.raises(ValueError) as refusal:
+        made(components="24", window="3", reg=float("nan"), seed=-1)
+    problems = str(refusal.value).split("; ")
+    assert {problem.split(": ")[0] for problem in problems} == {"components", "window", "reg", "seed"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"components": 3}, "components"),
+        ({"window": True}, "window"),
+        ({"reg": float("inf")}, "reg"),
+        ({"max_points": 5}, "max_points"),
+        ({"tolerance": float("nan")}, "tolerance"),
+    ],
+)
+def test_what_could_never_be_fitted_is_refused_at_once(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        made(**settings)
+
+
+# Fits that fail.
+
+
+def test_nothing_is_novel_or_dense_before_a_fit() -> None:
     estimator = Coverage(**SMALL)
-    with pytest.raises(RuntimeError, match="push"):
+    with pytest.raises(FitError, match="push"):
         estimator.fit()
-    with pytest.raises(RuntimeError, match="fit"):
-        estimator.log_density(trajectory(0))
-    with pytest.raises(AttributeError):
-        estimator.components_  # noqa: B018
+    for _ in range(2):
+        for ask in (estimator.novelty, estimator.log_density, estimator.score_samples, estimator.score):
+            with pytest.raises(NotFittedError, match="fit"):
+                ask(trajectory(0))
+        for name in ("components_", "weights_", "means_", "covariances_"):
+            with pytest.raises(NotFittedError, match="fit"):
+                getattr(estimator, name)
+            assert not hasattr(estimator, name)
+        estimator.push(trajectory(0))
     assert estimator.diagnostics_ == {}
+
+
+HOPELESS = {
+    "all 40 points of the window are equal.*2 components": np.full((40, D), 2.0),
+    "holds 1 points.*2 components": np.zeros((1, D)),
+    "up to .*e.25.*scale": trajectory(0, 40) * 1e25,
+}
+
+
+@pytest.mark.parametrize("reason", HOPELESS)
+def test_a_first_fit_that_fails_says_why_instead_of_leaving_novelty_at_zero(reason: str) -> None:
+    estimator = Coverage(**SMALL)
+    estimator.push(HOPELESS[reason])
+    with pytest.raises(FitError, match=reason):
+        estimator.fit()
+    assert (estimator.failed_fits_, estimator.fitted_) == (1, False)
+    with pytest.raises(NotFittedError):
+        estimator.novelty(trajectory(0))
+    with pytest.raises(FitError, match=reason):
+        Coverage(**SMALL).fit(HOPELESS[reason])
+    # It can still be used: more points make a fit possible.
+    if reason.startswith("all"):
+        estimator.push(trajectory(0))
+        assert estimator.fit().fitted_
+
+
+def test_fewer_distinct_points_than_components_are_counted() -> None:
+    estimator = Coverage(components=(3, 4))
+    estimator.push(np.repeat(np.eye(2, D), 10, axis=0))
+    with pytest.raises(FitError, match=r"20 points of the window have 2 values.*3 components"):
+        estimator.fit()
+
+
+def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
+    before = estimator_module._fit._cache_size()
+    with pytest.raises(FitError, match="holds 5 points"):
+        Coverage().fit(trajectory(0, 5))
+    # The first hundreds of equal points do not hide the others.
+    enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
+    assert estimator_module._too_few(CoverageConfig(), enough) is None
+    assert estimator_module._fit._cache_size() == before
+
+
+def test_equal_points_are_one_gaussian_if_one_component_is_allowed() -> None:
+    points = np.full((20, D), 2.0)
+    estimator = Coverage(components=(1, 3), reg=0.25).fit(points)
+    assert estimator.components_ == 1
+    np.testing.assert_allclose(estimator.means_, points[:1])
+    np.testing.assert_allclose(estimator.covariances_, 0.25)
+    assert estimator.novelty(points) == pytest.approx(D / 2 * np.log(2 * np.pi * 0.25), rel=1e-5)
+
+
+EQUAL, HUGE = np.full((15, D), 2.0), trajectory(0, 15) * 1e25
+
+
+def spoilt(spoiling: np.ndarray = EQUAL) -> Coverage:
+    """A model of 4 components, and a later window that cannot be fitted."""
+    estimator = Coverage(**SMALL)
+    centres = 20.0 * np.eye(4, D)
+    for number in range(4):
+        estimator.push(trajectory(number, 15) / 50 + centres[np.arange(15) % 4])
+    estimator.fit()
+    for _ in range(4):
+        estimator.push(spoiling)
+    return estimator
+
+
+@pytest.mark.parametrize(("spoiling", "reason"), [(EQUAL, "all 60 points .* are equal"), (HUGE, "60 points")])
+def test_a_refit_that_fails_warns_that_the_earlier_model_stays(spoiling: np.ndarray, reason: str) -> None:
+    estimator = spoilt(spoiling)
+    before = estimator.log_density(trajectory(9))
+    with pytest.warns(UserWarning, match=rf"{reason}.*last successful fit stays in use"):
+        assert estimator.fit() is estimator
+    np.testing.assert_array_equal(estimator.log_density(trajectory(9)), before)
+    assert estimator.failed_fits_ == 1
+
+
+def test_components_are_those_of_the_model_in_use_after_a_failed_refit(tmp_path: Path) -> None:
+    estimator = spoilt(HUGE)
+    assert estimator.components_ == 4
+    with pytest.warns(UserWarning, match="stays in use"):
+        estimator.fit()
+    assert estimator.diagnostics_["components"] != 4
+    estimator.save(tmp_path / "file")
+    for one in (estimator, Coverage.load(tmp_path / "file")):
+        assert one.components_ == len(one.weights_) == len(one.means_) == 4
+
+
+# The habits of scikit-learn.
+
+
+@pytest.mark.parametrize("covariance", get_args(CovarianceName))
+def test_densities_are_those_of_scikit_learn_with_our_parameters(covariance: CovarianceName) -> None:
+    points = np.concatenate([trajectory(number) for number in range(3)])
+    ours = Coverage(components=(2, 3), covariance=covariance).fit(points)
+    k = ours.components_
+    shapes = {"diag": (k, D), "full": (k, D, D), "tied": (D, D), "spherical": (k,)}
+    assert ours.covariances_.shape == shapes[covariance]
+    precisions = (
+        np.linalg.inv(ours.covariances_) if ours.covariances_.shape[-2:] == (D, D) else 1 / ours.covariances_
+    )
+    theirs = GaussianMixture(k, covariance_type=covariance)
+    theirs.weights_, theirs.means_, theirs.covariances_ = ours.weights_, ours.means_, ours.covariances_
+    # The factor of a matrix P = L L^T; of a number it is the root.
+    theirs.precisions_cholesky_ = (
+        np.linalg.cholesky(precisions) if precisions.shape[-2:] == (D, D) else precisions**0.5
+    )
+    np.testing.assert_allclose(ours.score_samples(points), theirs.score_samples(points), rtol=1e-4, atol=1e-3)
+    assert ours.score(points) == pytest.approx(theirs.score(points), rel=1e-4)
+    assert ours.weights_.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_fit_to_given_points_forgets_everything_else() -> None:
+    estimator, points = fitted(), trajectory(9, 30)[:, :2]
+    anew = Coverage(**SMALL).fit(points)
+    for _ in range(2):
+        assert estimator.fit(points) is estimator
+        np.testing.assert_array_equal(estimator.means_, anew.means_)
+    pushed = Coverage(**SMALL)
+    pushed.push(points)
+    np.testing.assert_array_equal(pushed.fit().means_, anew.means_)
+
+
+def test_a_failed_fit_to_given_points_changes_nothing() -> None:
+    estimator = fitted()
+    before = repr(estimator), estimator.novelty(trajectory(9))
+    with pytest.raises(FitError, match="equal"):
+        estimator.fit(np.zeros((40, D)))
+    assert (repr(estimator), estimator.novelty(trajectory(9))) == before
+
+
+def test_scikit_learn_can_clone_it() -> None:
+    for original in (fitted(3), Coverage(), made(components=[2, 3]), Coverage(model="pca", max_points=None)):
+        again = clone(original)
+        assert again.get_params() == original.get_params()
+        assert (again.config, again.fitted_) == (original.config, False)
+
+
+def test_changed_settings_keep_the_window_and_forget_the_model() -> None:
+    estimator = fitted()
+    before = repr(estimator), estimator.get_params()
+    for wrong in ({"reg": -1.0}, {"window": 2, "seed": -1}, {"nonsense": 1}):
+        with pytest.raises(ValueError, match=next(reversed(wrong))):
+            estimator.set_params(**wrong)
+    assert estimator.set_params() is estimator
+    assert (repr(estimator), estimator.get_params()) == before
+    assert estimator.set_params(covariance="full", window=2) is estimator
+    with pytest.raises(NotFittedError):
+        estimator.novelty(trajectory(0))
+    expected = Coverage(components=(2, 4), window=2, covariance="full")
+    for number in (4, 5):
+        expected.push(trajectory(number, 10 + number))
+    np.testing.assert_array_equal(estimator.fit().means_, expected.fit().means_)
+
+
+def test_what_is_printed_tells_settings_window_and_model() -> None:
+    assert repr(Coverage()) == "<Coverage(): 0 of 32 trajectories, 0 points, not fitted>"
+    estimator = spoilt()
+    expected = (
+        "<Coverage(window=4, components=(2, 4)): 4 of 4 trajectories, 60 points of 3 dimensions, "
+        "fitted with 4 components"
+    )
+    assert repr(estimator) == f"{expected}>"
+    with pytest.warns(UserWarning, match="stays in use"):
+        estimator.fit()
+    assert repr(estimator) == f"{expected}, 1 fits failed>"
+
+
+def test_models_without_components_say_so() -> None:
+    estimator = Coverage(model="neighbours").fit(trajectory(0))
+    assert "fitted>" in repr(estimator)
+    with pytest.raises(AttributeError, match="not the model neighbours"):
+        estimator.components_  # noqa: B018
+    reduced = Coverage(**SMALL, model="pca", pca_dimensions=2).fit(trajectory(0))
+    assert len(reduced.weights_) == reduced.components_ == reduced.diagnostics_["components"]
+    with pytest.raises(AttributeError, match="not the model pca"):
+        reduced.means_  # noqa: B018
+
+
+# Files.
 
 
 @pytest.mark.parametrize("model", ["mixture", "pca", "neighbours", "distillation"])
@@ -137,6 +401,93 @@ def test_an_empty_one_can_be_saved(tmp_path: Path) -> None:
     again = Coverage.load(tmp_path / "empty")
     again.push(trajectory(0))
     assert again.config.window == 4
+
+
+def test_numbers_of_numpy_can_be_saved(tmp_path: Path) -> None:
+    made(components=np.array([2, 4]), window=np.int64(4), reg=np.float64(0.1), seed=np.uint8(3)).save(
+        tmp_path / "it"
+    )
+    assert repr(Coverage.load(tmp_path / "it")).startswith(
+        "<Coverage(window=4, components=(2, 4), reg=0.1, seed=3)"
+    )
+    assert Coverage.load(tmp_path / "it").get_params()["components"] == (2, 4)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    fitted().save(tmp_path / "file")
+    content = (tmp_path / "file").read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        Coverage(**SMALL).save(tmp_path / "file")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file", content)]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("saved") / "file"
+    fitted().save(path)
+    return path.read_bytes()
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """Change the arrays of a saved file, among them the header as a dict."""
+    with np.lib.npyio.NpzFile(io.BytesIO(path.read_bytes())) as saved:
+        arrays = {name: saved[name].copy() for name in saved.files}
+    arrays["header"] = json.loads(arrays["header"].tobytes())
+    change(arrays)
+    arrays["header"] = np.frombuffer(json.dumps(arrays["header"]).encode(), np.uint8)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def put(name: str, value: Any) -> Any:
+    return lambda arrays: arrays[name].__setitem__(..., value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("state0", np.nan), "model.chosen.origin: holds NaN"),
+        (put("state1", np.nan), "model.chosen.log_weights: holds NaN"),
+        (put("state1", -np.inf), "model.chosen.log_weights: these are no weights"),
+        (put("state2", np.nan), "model.chosen.offsets: holds NaN"),
+        (put("state2", np.inf), "model.chosen.offsets: holds inf"),
+        (put("state3", np.nan), "model.chosen.covariances: holds NaN"),
+        (put("state3", 0.0), "model.chosen.covariances: .*not positive"),
+        (put("points", np.nan), "points: .*finite"),
+        (put("lengths", -1), "lengths: "),
+        (lambda arrays: arrays.pop("state1"), "lacks state1"),
+        (lambda arrays: arrays["header"].pop("seed"), "lacks seed"),
+        (lambda arrays: arrays["header"].update(seed=-1), "seed: "),
+        (lambda arrays: arrays["header"].update(fits=-1), "fits: "),
+        (lambda arrays: arrays["header"]["config"].update(reg=float("nan")), "reg: "),
+        (lambda arrays: arrays["header"]["config"].update(components=3), "components: "),
+        (lambda arrays: arrays["header"]["config"].update(nonsense=3), "nonsense"),
+    ],
+)
+def test_a_loaded_file_with_impossible_contents_is_refused_by_name(
+    tmp_path: Path, saved: bytes, change: Any, message: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(saved)
+    rewritten(path, lambda arrays: None)
+    assert Coverage.load(path).fitted_
+    rewritten(path, change)
+    with pytest.raises(ValueError, match=f"file is not a saved coverage: .*{message}"):
+        Coverage.load(path)
+
+
+def test_a_compressed_file_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("points.npy", bytes(10**6))
+    with pytest.raises(ValueError, match="compressed"):
+        Coverage.load(path)
 
 
 def test_files_of_anything_else_are_refused(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_forged_or_missing_facts_are_named(short: Path, name: str, value: object
         (lambda facts: facts.update(config_hash="0" * 64), "config_hash: not that of the checkpoint's own"),
         (lambda facts: facts["settings"].update(magic=1), "magic: unknown setting"),
         (lambda facts: facts["settings"].update(student=[]), "student: expected a group of settings"),
-        (lambda facts: facts["settings"].update({str(n): n for n in range(99)}), "and 79 more"),
+        (lambda facts: facts["settings"].update({str(n): n for n in range(99)}), " more\n"),
     ],
 )
 def test_forged_settings_are_refused(short: Path, change, reason: str, capsys) -> None:

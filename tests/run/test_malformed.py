@@ -14,7 +14,7 @@ import pytest
 
 from cenie import settings
 from cenie.run import memory
-from cenie.run.cli import BAD_INPUT, REFUSED, run
+from cenie.run.cli import BAD_INPUT, CANNOT_WRITE, REFUSED, run
 from tests.tiny import tiny
 
 HUGE = "1000000000000"
@@ -220,7 +220,7 @@ CASES = {
     "a directory below a file": Case("train maze dr --out file/run", "cannot create file/run", REFUSED),
     "a file for a directory": Case("train maze dr --out file", "cannot create file", REFUSED),
     "a directory that nobody can create": Case(
-        "train maze dr --out /proc/run", "cannot create /proc/run", REFUSED
+        "train maze dr --out /proc/run", "cannot create /proc/run", CANNOT_WRITE
     ),
     "a name that is too long": Case(f"train maze dr --out {'x' * 5000}", "ENAMETOOLONG", REFUSED),
     "a name with a zero byte": Case(["train", "maze", "dr", "--out", "a\0b"], r"a\x00b", REFUSED),
@@ -232,13 +232,11 @@ CASES = {
     "resume with another domain": Case("train --resume good --domain moon", "domain: is not an option"),
     "resume of another experiment": Case("train --resume good --seed 9", "seed: 0 in the saved run", REFUSED),
     "resume with a wrong value": Case("train --resume good --updates x", "updates: expected a whole number"),
-    "resume of nothing": Case("train --resume nowhere", "nowhere/config.json: cannot be read"),
-    "resume of a name that is too long": Case(
-        f"train --resume {'x' * 5000}", "cannot be read: File name too"
-    ),
+    "resume of nothing": Case("train --resume nowhere", "cannot read nowhere/config.json"),
+    "resume of a name that is too long": Case(f"train --resume {'x' * 5000}", "File name too long"),
     "evaluate nothing": Case("evaluate", "evaluate: expected DIR"),
     "evaluate two": Case("evaluate good good", "evaluate: expected DIR"),
-    "evaluate a file": Case("evaluate file", "file/config.json: cannot be read"),
+    "evaluate a file": Case("evaluate file", "cannot read file/config.json"),
     "evaluate an unknown suite": Case("evaluate good --suite x", "suite: must be one of cenie8"),
     "evaluate 10^12 episodes": Case(f"evaluate good --episodes {HUGE}", "episodes: must be at most 100000"),
     "evaluate by an unknown option": Case("evaluate good --epsiodes 3", "did you mean 'episodes'"),
@@ -269,7 +267,7 @@ CONFIGS = {
     "brackets": (DEEP, "is not valid JSON"),
     "a list": ("[]", "config: expected a JSON object"),
     "nothing": ("null", "config: expected a JSON object"),
-    "too large": (json.dumps(GOOD) + " " * 2**20, "cannot be read: larger than 1048576 bytes"),
+    "too large": (json.dumps(GOOD) + " " * 2**20, "File too large"),
     "a list for the domain": (changed("domain", ["maze"]), "domain: must be one of maze, got ['maze']"),
     "an object for the method": (changed("method", {"a": 1}), "method: must be one of dr"),
     "a number for the method": (changed("method", 3), "method: must be one of dr"),
@@ -283,7 +281,7 @@ CONFIGS = {
     "a list for a suite": (changed("run.suite", ["cenie8"]), "run.suite: expected a text, got ['cenie8']"),
     "an object for a generator": (changed("teacher.generator", {}), "teacher.generator: expected a text"),
     "a list for a choice": (changed("student.network.kind", []), "student.network.kind: must be one of"),
-    "not a number": (changed("updates", float("nan")), "updates: expected a whole number, got nan"),
+    "not a number": (changed("updates", float("nan")), "NaN is not a number in JSON"),
     "terminal commands in a name": (changed("\x1b]0;owned\x07", 1), r"\x1b]0;owned\x07: unknown setting"),
     "terminal commands in a value": (changed("run.suite", "\x1b[2J"), r"got '\x1b[2J'"),
     "a line break in a name": (changed("x\nerror: y", 1), r"x\nerror: y: unknown setting"),

@@ -173,39 +173,50 @@ def _command(*arguments: object) -> subprocess.Popen:
     )
 
 
-def _kill_rounds(tmp_path: Path, method: str, kills: int, earliest: float) -> None:
-    """Kill a run at random moments, resume it each time, and compare with one that was left alone."""
-    config = tiny(method, updates=30, run__cycles_per_chunk=1, run__checkpoint_every=1, run__evaluate_every=9)
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _kill_rounds(tmp_path: Path, method: str, kills: int, updates: int) -> None:
+    """Kill a run again and again, resume it each time, and compare with one that was left alone.
+
+    Every kill must hit: most of the time of a process goes by before its first cycle, and a run that has
+    ended cannot be killed. So the clock starts when a few new rows are there.
+    """
+    every = {"run__cycles_per_chunk": 1, "run__checkpoint_every": 1, "run__evaluate_every": 9}
+    config = tiny(method, updates=updates, **every)
     for name in ("alone", "killed"):
         (tmp_path / name).mkdir()
         write_json(tmp_path / name / "config.json", settings.to_data(config))
-    began = time.monotonic()
     alone = _command("train", "--resume", tmp_path / "alone")
     printed, _ = alone.communicate()
     assert alone.returncode == 0, printed
-    whole = time.monotonic() - began
     rng = random.Random(0)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
     for _ in range(kills):
+        enough = max(_lines(metrics), 10) + rng.randint(0, 2)  # the first update comes after a few cycles
         process = _command("train", "--resume", tmp_path / "killed")
-        try:
-            process.communicate(timeout=whole * rng.uniform(earliest, 0.9))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+        while process.poll() is None and _lines(metrics) <= enough:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        printed, _ = process.communicate()
+        assert process.returncode == -signal.SIGKILL, printed
     last = _command("train", "--resume", tmp_path / "killed")
     printed, _ = last.communicate()
     assert last.returncode == 0, printed
+    assert "resuming after cycle" in printed
     assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
 
 
 def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
-    _kill_rounds(tmp_path, "accel", kills=1, earliest=0.5)
+    _kill_rounds(tmp_path, "accel", kills=1, updates=30)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["accel", "plr-cenie", "accel-cenie"])
 def test_thirty_kills_and_resumes_end_with_the_same_bits(tmp_path, method):
-    _kill_rounds(tmp_path, method, kills=30, earliest=0.1)
+    _kill_rounds(tmp_path, method, kills=30, updates=150)
 
 
 def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):

@@ -4,12 +4,14 @@ The decisions are those of `cenie.teach.teacher`, the same functions that our ow
 file only carries levels and rollouts to them and back. Levels are generated and edited by ordinary Python.
 """
 
+import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,19 +21,29 @@ from jaxtyping import Array, PRNGKeyArray
 from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
 from cenie.run import checkpoint
+from cenie.run.compilation import kept_programs
+from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError
 from cenie.student.advantage import gae
 from cenie.teach import buffer as buffers
 from cenie.teach import recipes, scores, teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
-from cenie.teach.novelty import Points
 from cenie.types import Advantages, Rollout
 
 PerStep = np.ndarray | Sequence[Any]
-"""A number for each step of each level: an array [n, t], or n rows of any lengths."""
+"""A number for each step of each level: an array of two axes, or a list of rows of any lengths."""
+
+Layout = Literal["levels-first", "time-first"]
+"""The order of the first two axes: [level, step], or [step, level]."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
+
+_LEAST_STEPS = 1024
+"""Rows are filled up to this, so that most loops compile for one length only."""
+
+_LARGEST_SEED = 2**32 - 1
+"""JAX would silently use only the last 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,9 @@ class Teacher:
 
     `ask` returns the same task until it was told about; everything depends on the seed and on what was
     told, so that a saved teacher goes on as if it had never stopped.
+
+    What takes long to compile is kept in the user's cache directory for the next run. `CENIE_CACHE_DIR`
+    names another directory, or switches this `off`; if you have set up JAX's own cache, that one is used.
     """
 
     def __init__(
@@ -83,11 +98,22 @@ class Teacher:
         points_per_level: int = 256,
         seed: int = 0,
     ):
-        whole = {"num_levels": num_levels, "points_per_level": points_per_level, "features": features or 1}
-        _check_arguments(method, whole, gamma, gae_lambda, seed)
+        read = _Arguments()
+        read.choice("method", method, tuple(METHODS))
+        read.function("generate", generate)
+        if edit is not None:
+            read.function("edit", edit)
+        num_levels = read.whole("num_levels", num_levels, 1)
+        points_per_level = read.whole("points_per_level", points_per_level, 1)
+        features = None if features is None else read.whole("features", features, 1)
+        seed = read.whole("seed", seed, 0, _LARGEST_SEED)
+        gamma, gae_lambda = read.share("gamma", gamma), read.share("gae_lambda", gae_lambda)
+        changes = read.changes("settings", settings)
+        if read.problems:
+            raise SettingsError(read.problems)
         self._generate, self._edit = generate, edit
         self._codec = LevelCodec(generate(np.random.default_rng(seed)))
-        chosen = typed_settings.replace(METHODS[method].settings(), settings or {})
+        chosen = typed_settings.replace(METHODS[method].settings(), changes)
         self._curriculum = _curriculum(method, chosen, self._codec.size)
         if self._curriculum.editing is not None and edit is None:
             raise ValueError(
@@ -98,6 +124,9 @@ class Teacher:
                 f"features: {method} measures novelty and needs the number of features of a step"
             )
         self._num_levels, self._seed, self._told = num_levels, seed, 0
+        self._steps = _LEAST_STEPS
+        self._compiled: set[str] = set()
+        self._watch = Watch(self._curriculum.replay, _REMEDY)
         self._points_shape = (points_per_level, features or 0)
         self._gamma, self._gae_lambda = gamma, gae_lambda
         self._state = teacher.init(self._curriculum, num_levels, self._points_shape)
@@ -116,7 +145,8 @@ class Teacher:
     def ask(self) -> Task:
         """The levels to play next. They are also kept here: `tell` needs no levels."""
         if self._pending is None:
-            assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
+            with self._compiling("ask"):
+                assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
             made = self._levels(kind, np.asarray(assignment.levels))
             rows = np.stack([self._codec.encode(level) for level in made])
@@ -138,16 +168,25 @@ class Teacher:
         advantage: PerStep | None = None,
         entropy: PerStep | None = None,
         features: np.ndarray | Sequence[Any] | None = None,
+        layout: Layout | None = None,
     ) -> dict[str, int | float]:
         """Take in the steps made on the levels of the last task, in their order; returns what to log.
 
+        Everything is an array [level, step], or a list with a row for each level, of any lengths. Arrays
+        [step, level], as vector environments and PyTorch buffers have them, need `layout="time-first"`; the
+        default is "levels-first", which must be said only if there are as many steps as levels and an array
+        could be either.
+
         Each row is one level: any number of episodes one after another, all of that level. `terminated` or
-        `truncated` is true at the last step of an episode; steps after the last of these are ignored, so
-        that shorter rows may be padded with anything finite. `value` is your critic's estimate before each
-        step. Optional: `solved` (true at the end of a solved episode; the score `learnability` needs it),
-        `final_value` (the critic's estimate after a time-out, to bootstrap from), `advantage` (your own
-        estimates instead of ours), `entropy` (of the policy; the score `entropy` needs it), `features` (a row
-        of numbers for each step, e.g. state and action side by side; methods that measure novelty need it).
+        `truncated` is true at the last step of an episode; steps after the last of these are ignored, so that
+        shorter rows may be padded with anything finite. A level without any end has no score and cannot be
+        replayed, unless the setting `replay.unfinished` is "score"; a warning says so if that is the rule.
+        `value` is your critic's estimate before each step. Optional: `solved` (true at the end of a solved
+        episode; the score `learnability` needs it), `final_value` (the critic's estimate after a time-out, to
+        bootstrap from), `advantage` (your own estimates instead of ours), `entropy` (of the policy; the score
+        `entropy` needs it), `features` (a row of numbers for each step, usually state and action side by
+        side; methods that measure novelty need it). Discrete actions belong there as one column per action,
+        see `cenie.state_action_features`.
         """
         if self._pending is None:
             raise RuntimeError("tell() without a task: call ask() first")
@@ -162,19 +201,45 @@ class Teacher:
             "entropy": entropy,
         }
         _check_needs(self._curriculum, given)
+        if layout is not None and layout not in get_args(Layout):
+            raise ValueError(f"layout: must be one of {', '.join(get_args(Layout))}, got {layout!r}")
         points = None
         if self._curriculum.novelty is not None:
             if features is None:
                 raise ValueError("features: this teacher measures novelty and needs them")
-            points = _read_points(features, self._num_levels, *self._points_shape)
+            rows = _rows("features", features, self._num_levels, layout)
+            points = _read_points(rows, *self._points_shape)
         steps = _read_steps(
-            {name: rows for name, rows in given.items() if rows is not None}, self._num_levels
+            {
+                name: _rows(name, values, self._num_levels, layout)
+                for name, values in given.items()
+                if values is not None or name in _ALWAYS
+            }
         )
+        replay = self._curriculum.replay
+        if replay is not None and replay.config.unfinished == "score":
+            steps |= {"truncated": _with_ends(steps["terminated"], steps["truncated"])}
+        longest = max(len(row) for row in steps["reward"])
+        # The length only ever grows: each one is compiled for, and a shorter one would gain nothing.
+        while self._steps < longest:
+            self._steps *= 2
+        padded = _padded(steps, self._steps)
         _, assignment, state = self._pending
-        rules = self._curriculum, self._gamma, self._gae_lambda
-        self._state, metrics = _tell(*rules, state, assignment, steps, points, self._key(1))
-        self._pending, self._told = None, self._told + 1
-        return {name: number.item() for name, number in jax.device_get(metrics).items()}
+        metrics: dict[str, Array] = {"kind": assignment.kind}
+        if replay is not None:
+            with self._compiling(f"tell {self._steps}"):
+                known = _recall(self._curriculum, state, assignment, points)
+                verdict = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
+                state, metrics = _absorb(
+                    self._curriculum, state, assignment, known, verdict, self._key(1), points
+                )
+        self._state, self._pending, self._told = state, None, self._told + 1
+        log = {name: number.item() for name, number in jax.device_get(metrics).items()}
+        for message in self._watch.look(
+            self._num_levels, log.get("unscored", 0), log.get("equal_scores", False)
+        ):
+            warnings.warn(message, stacklevel=2)
+        return log
 
     def stored(self) -> list[StoredLevel]:
         """The levels of the buffer, the likeliest to be replayed first."""
@@ -199,7 +264,9 @@ class Teacher:
 
     def save(self, directory: str | Path) -> Path:
         """Write everything the teacher remembers; a task that was not told about will be asked for again."""
-        return checkpoint.save(Path(directory), self._state, step=self._told, facts=self._facts)
+        # The length that rows are filled up to is remembered too: it may decide about a last bit.
+        facts = {**self._facts, "steps": self._steps}
+        return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
 
     def load(self, directory: str | Path) -> None:
         """Go on from the newest valid checkpoint that a teacher made with the same arguments has written."""
@@ -214,6 +281,7 @@ class Teacher:
         if different:
             raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
+        self._steps = int(loaded.facts.get("steps", _LEAST_STEPS))
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
@@ -225,6 +293,13 @@ class Teacher:
             assert self._edit is not None
             return [self._edit(rng, level) for level in levels]
         return levels
+
+    def _compiling(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Keep what is compiled inside, the first time that this is done."""
+        if what in self._compiled:
+            return contextlib.nullcontext()
+        self._compiled.add(what)
+        return kept_programs()
 
     def _key(self, use: int) -> PRNGKeyArray:
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), use)
@@ -248,20 +323,16 @@ def _curriculum(method: str, settings: Any, size: int) -> Curriculum:
     return getattr(recipes, METHODS[method].recipe)(source, settings)
 
 
+# Of the three steps of `tell` only the second is compiled for each length; the others hold all that is large.
 _ask = jax.jit(teacher.ask, static_argnums=(0, 3))
+_recall = jax.jit(teacher.recall, static_argnums=0)
+_absorb = jax.jit(teacher.absorb, static_argnums=0)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _tell(
-    curriculum: Curriculum,
-    gamma: float,
-    gae_lambda: float,
-    state: TeacherState,
-    assignment: Assignment,
-    steps: dict[str, Array],
-    points: Points | None,
-    key: PRNGKeyArray,
-) -> tuple[TeacherState, dict[str, Array]]:
+def _judge(
+    curriculum: Curriculum, gamma: float, gae_lambda: float, known: teacher.Known, steps: dict[str, Array]
+) -> teacher.Verdict:
     reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
     rollout = Rollout(
         observation=(),
@@ -282,24 +353,53 @@ def _tell(
     advantages = gae(rollout, gamma, gae_lambda, False, rollout.final_value is not None)
     if "advantage" in steps:
         advantages = Advantages(steps["advantage"], steps["advantage"] + rollout.value)
-    return teacher.tell(curriculum, state, assignment, rollout, advantages, gamma, key, points)
+    return teacher.judge(curriculum, known, rollout, advantages, gamma)
 
 
-def _check_arguments(
-    method: str, counts: Mapping[str, int], gamma: float, gae_lambda: float, seed: int
-) -> None:
-    problems = []
-    if method not in METHODS:
-        problems.append(Problem("method", f"must be one of {', '.join(METHODS)}, got {method!r}"))
-    for name, value in {**counts, "seed": seed}.items():
-        smallest = 0 if name == "seed" else 1
-        if not isinstance(value, int) or value < smallest:
-            problems.append(Problem(name, f"must be a whole number of at least {smallest}, got {value!r}"))
-    for name, value in (("gamma", gamma), ("gae_lambda", gae_lambda)):
-        if not 0.0 <= value <= 1.0:
-            problems.append(Problem(name, f"must be between 0 and 1, got {value!r}"))
-    if problems:
-        raise SettingsError(problems)
+class _Arguments:
+    """Reads arguments and collects what is wrong with them, so that all problems are told at once."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def choice(self, name: str, value: Any, choices: tuple[str, ...]) -> None:
+        if not isinstance(value, str) or value not in choices:
+            self._wrong(name, f"must be one of {', '.join(choices)}", value)
+
+    def function(self, name: str, value: Any) -> None:
+        if not callable(value):
+            self._wrong(name, "must be a function", value)
+
+    def whole(self, name: str, value: Any, smallest: int, largest: int | None = None) -> int:
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if is_whole and smallest <= value and (largest is None or value <= largest):
+            return int(value)
+        most = "" if largest is None else f" and at most {largest}"
+        self._wrong(name, f"must be a whole number of at least {smallest}{most}", value)
+        return smallest
+
+    def share(self, name: str, value: Any) -> float:
+        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if is_number and 0.0 <= value <= 1.0:
+            return float(value)
+        self._wrong(name, "must be between 0 and 1", value)
+        return 0.0
+
+    def changes(self, name: str, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(isinstance(path, str) for path in value):
+            self._wrong(name, "must be a dict of settings by their paths", value)
+            return {}
+        return {path: new.item() if isinstance(new, np.generic) else new for path, new in value.items()}
+
+    def _wrong(self, name: str, rule: str, value: Any) -> None:
+        self.problems.append(Problem(name, f"{rule}, got {_show(value)}"))
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) -> None:
@@ -309,35 +409,87 @@ def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) ->
             raise ValueError(f"{name}: this teacher's score needs it")
 
 
+_REMEDY = (
+    "Play each level until an episode has ended (terminated or truncated), or pass "
+    "settings={'replay.unfinished': 'score'} to score what was played of an episode"
+)
 _FLAGS = {"terminated", "truncated", "solved"}
+_ALWAYS = {"reward", "value", "terminated", "truncated"}
 
 
-def _read_steps(given: Mapping[str, PerStep], num_levels: int) -> dict[str, np.ndarray]:
-    """The rows as arrays [n, t], padded to a power of two so that few lengths are ever compiled."""
-    rows = {name: _read_rows(name, values, num_levels) for name, values in given.items()}
+def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> list[np.ndarray]:
+    """The row of each level, whatever the layout; raises `ValueError` if the shape does not fit it."""
+    if isinstance(values, list | tuple) and layout != "time-first":
+        rows = [_array(f"{name}[{index}]", row) for index, row in enumerate(values)]
+        if len(rows) != num_levels:
+            turned = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
+            raise ValueError(_wrong_levels(name, num_levels, len(rows), turned))
+        return rows
+    array = _array(name, values)
+    if array.ndim < 2:
+        raise ValueError(f"{name}: expected an array [level, step] or a list of rows, got {_show(values)}")
+    steps, levels = array.shape[:2]
+    if layout == "time-first":
+        if levels != num_levels:
+            hint = "; it looks levels-first" if steps == num_levels else ""
+            raise ValueError(
+                f"{name}: expected [step, level] with {num_levels} levels, got {list(array.shape)}{hint}"
+            )
+        return list(array.swapaxes(0, 1))
+    if layout is None and steps == levels == num_levels > 1:
+        raise ValueError(
+            f"{name}: an array of as many steps as levels, {num_levels}, could have either of its axes "
+            f"first: pass layout='levels-first' or layout='time-first'"
+        )
+    if array.shape[0] != num_levels:
+        raise ValueError(_wrong_levels(name, num_levels, array.shape[0], array.shape[1] == num_levels))
+    return list(array)
+
+
+def _wrong_levels(name: str, num_levels: int, found: int, turned: bool) -> str:
+    hint = "; it looks time-first: pass layout='time-first'" if turned else ""
+    return f"{name}: expected one row for each of the {num_levels} levels, got {found}{hint}"
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name}: masks are not read; give a list of rows of different lengths")
+    try:
+        return np.asarray(values)
+    except Exception as error:  # Tensors on an accelerator, ragged lists: each library has its own.
+        raise ValueError(f"{name}: cannot be read as an array ({error})") from error
+
+
+def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.ndarray]]:
+    """The rows with their final types, all of the lengths of the rewards."""
+    rows = {name: _read_rows(name, part) for name, part in given.items()}
     lengths = {name: [len(row) for row in part] for name, part in rows.items()}
     for name, found in lengths.items():
         if found != lengths["reward"]:
             raise ValueError(f"{name}: rows of {found} steps, but those of reward have {lengths['reward']}")
-    longest = max(1, *lengths["reward"])
-    steps = 1 << (longest - 1).bit_length()
-    arrays = {
-        name: np.stack([np.pad(row, (0, steps - len(row))) for row in part]) for name, part in rows.items()
-    }
     # Gymnasium's time limit may set both at once.
-    return arrays | {"truncated": arrays["truncated"] & ~arrays["terminated"]}
+    ends = zip(rows["truncated"], rows["terminated"])
+    return rows | {"truncated": [truncated & ~terminated for truncated, terminated in ends]}
 
 
-def _read_points(
-    features: np.ndarray | Sequence[Any], num_levels: int, steps: int, size: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _with_ends(terminated: Sequence[np.ndarray], truncated: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`truncated` with an end at the last step of every row that has none, so that it is scored."""
+    last = [np.arange(len(row)) == len(row) - 1 for row in truncated]
+    unfinished = [not (one | other).any() for one, other in zip(terminated, truncated)]
+    return [row | (end & cut) for row, end, cut in zip(truncated, last, unfinished)]
+
+
+def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str, np.ndarray]:
+    """Arrays [n, t] of the rows."""
+    return {
+        name: np.stack([np.pad(row, (0, length - len(row))) for row in part]) for name, part in steps.items()
+    }
+
+
+def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """At most `steps` points of each level, and which of them exist."""
-    if len(features) != num_levels:
-        raise ValueError(
-            f"features: expected one array for each of the {num_levels} levels, got {len(features)}"
-        )
-    points, valid = np.zeros((num_levels, steps, size), np.float32), np.zeros((num_levels, steps), bool)
-    for index, row in enumerate(map(np.asarray, features)):
+    points, valid = np.zeros((len(rows), steps, size), np.float32), np.zeros((len(rows), steps), bool)
+    for index, row in enumerate(rows):
         if row.ndim != 2 or row.shape[1] != size or row.dtype.kind not in "biuf":
             raise ValueError(
                 f"features[{index}]: expected {size} numbers for each step, got {row.dtype}{list(row.shape)}"
@@ -350,11 +502,9 @@ def _read_points(
     return points, valid
 
 
-def _read_rows(name: str, values: PerStep, num_levels: int) -> list[np.ndarray]:
-    if len(values) != num_levels:
-        raise ValueError(f"{name}: expected one row for each of the {num_levels} levels, got {len(values)}")
+def _read_rows(name: str, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     rows = []
-    for index, row in enumerate(map(np.asarray, values)):
+    for index, row in enumerate(values):
         if row.ndim != 1 or row.dtype.kind not in "biuf":
             raise ValueError(
                 f"{name}[{index}]: expected one number per step, got {row.dtype}{list(row.shape)}"

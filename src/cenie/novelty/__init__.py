@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cenie.novelty.config import CoverageConfig
     from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push
-    from cenie.novelty.estimator import Coverage
+    from cenie.novelty.estimator import Coverage, FitError, NotFittedError
     from cenie.novelty.interface import CoverageModel
     from cenie.novelty.silhouette import silhouettes
 
@@ -18,6 +18,8 @@ __all__ = [
     "CoverageConfig",
     "CoverageModel",
     "CoverageState",
+    "FitError",
+    "NotFittedError",
     "fit",
     "init",
     "log_density",
@@ -31,6 +33,8 @@ _HOME = {
     "CoverageConfig": "cenie.novelty.config",
     "CoverageModel": "cenie.novelty.interface",
     "CoverageState": "cenie.novelty.coverage",
+    "FitError": "cenie.novelty.estimator",
+    "NotFittedError": "cenie.novelty.estimator",
     "fit": "cenie.novelty.coverage",
     "init": "cenie.novelty.coverage",
     "log_density": "cenie.novelty.coverage",

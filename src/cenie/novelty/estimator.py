@@ -1,36 +1,65 @@
 """Coverage for programs that do not use JAX: NumPy in, NumPy out, no state to pass around."""
 
+import contextlib
+import difflib
+import functools
 import io
 import json
 import os
+import warnings
+import zipfile
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.lib.npyio import NpzFile
+from numpy.typing import ArrayLike
 
 from cenie.novelty import coverage
-from cenie.novelty.config import CovarianceName, CoverageConfig, problems_of
+from cenie.novelty.config import CovarianceName, CoverageConfig, Problem, plain, read
+from cenie.novelty.mixture import Mixture
 
 _FORMAT = "cenie coverage 1"
 _LEAST_POINTS = 16
 """Arrays are filled up to this or to the next power of two, so that few lengths are ever compiled for."""
+
+_SEEDS = {"minimum": 0, "maximum": 2**32 - 1}
+"""JAX looks at 32 bits of a seed, or of a number that is folded into one: others repeat one of these."""
+
+_DEFAULTS = {field.name: field.default for field in fields(CoverageConfig)} | {"seed": 0}
+
+_in_single_precision = functools.partial(jax.enable_x64, False)
+"""The models are made for it, whatever the rest of the program has told JAX."""
 
 _fit = jax.jit(coverage.fit, static_argnums=0)
 _novelty = jax.jit(coverage.novelty, static_argnums=0)
 _log_density = jax.jit(coverage.log_density, static_argnums=0)
 
 
+class FitError(ValueError):
+    """Nothing could be fitted to the points, and there is no earlier model of them."""
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A model is asked for before any fit has succeeded. The same bases as scikit-learn's."""
+
+
 class Coverage:
     """How familiar a trajectory is, given the last ones: `push`, `fit`, `novelty`.
 
     A trajectory is a float array [points, d] of any length; every point of all trajectories has the same
-    `d` numbers, usually a representation of the state followed by the action. `settings` are further
-    fields of `CoverageConfig`. The same calls with the same seed give the same results.
+    `d` numbers, usually a representation of the state followed by the action (one-hot, if it is discrete).
+    `settings` are further fields of `CoverageConfig`. The same calls with the same seed give the same
+    results.
+
+    There are two ways to fit. `push(trajectory)` and `fit()` follow an agent: the window holds its last
+    trajectories. `fit(X)` is that of scikit-learn: it forgets everything and fits the points X alone, as one
+    trajectory. A fit that fails says so: `FitError` if there is no model, else a warning that the earlier
+    one stays in use. Before a fit has succeeded there is no novelty (`NotFittedError`).
     """
 
     def __init__(
@@ -42,51 +71,99 @@ class Coverage:
         seed: int = 0,
         **settings: Any,
     ):
-        fewest, most = components
-        config = CoverageConfig(
-            components=(fewest, most), window=window, covariance=covariance, reg=float(reg), **settings
-        )
-        if problems := problems_of(config):
-            raise ValueError("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
-        self.config = config
-        self._seed = seed
-        self._fits = 0
-        self._window: deque[np.ndarray] = deque(maxlen=window)
-        self._state: coverage.CoverageState | None = None
+        given = {"components": components, "window": window, "covariance": covariance, "reg": reg, **settings}
+        if unknown := _unknown(given):
+            raise TypeError(unknown)
+        self._begin({**_DEFAULTS, **given, "seed": seed})
 
-    def push(self, trajectory: np.ndarray) -> None:
+    def _begin(self, params: dict[str, Any]) -> None:
+        """Start anew with these settings, if nothing is wrong with them."""
+        config, seed = _settings(params)
+        self.config, self._seed = config, seed
+        # As they were given: scikit-learn's `clone` checks that its arguments come back unchanged.
+        self._params = params
+        self._window: deque[np.ndarray] = deque(maxlen=config.window)
+        self._state: coverage.CoverageState | None = None
+        self._fits = 0
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All settings by name, as they were given. `deep` is there for scikit-learn and changes nothing."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> "Coverage":
+        """Change settings. The window stays, as far as it fits in; the model is forgotten: fit again."""
+        if unknown := _unknown(params):
+            raise ValueError(unknown)
+        if params:
+            window = list(self._window)
+            self._begin({**self._params, **params})
+            for trajectory in window:
+                self.push(trajectory)
+        return self
+
+    def push(self, trajectory: ArrayLike) -> None:
         """Add a trajectory to the window; the oldest leaves it if it is full."""
         points = self._checked(trajectory)
         if self._state is None:
-            self._state = coverage.init(self.config, 1, points.shape[1])
+            self._state = _unfitted(self.config, points.shape[1])
         self._window.append(points)
 
-    def fit(self) -> "Coverage":
-        """Fit the model to the window; if that fails, the old model stays (see `diagnostics_`)."""
+    def fit(self, X: ArrayLike | None = None, y: Any = None) -> "Coverage":
+        """Fit the model to the window; or forget everything and fit it to the points X [n, d] alone.
+
+        `FitError` if that fails and there is no model. Without X, if there is one, it stays in use, and a
+        warning says why; with X, everything stays as it was. `y` is ignored, as scikit-learn has it.
+        """
+        if X is not None:
+            alone = type(self)().set_params(**self._params)
+            alone.push(X)
+            alone.fit()
+            self._window, self._state, self._fits = alone._window, alone._state, alone._fits
+            return self
         if self._state is None:
-            raise RuntimeError("there is nothing to fit: push a trajectory first")
-        points, valid = _filled_up(np.concatenate(self._window))
-        key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
-        self._state = _fit(self.config, self._state._replace(points=points[None], valid=valid[None]), key)
-        self._fits += 1
+            raise FitError("there is nothing to fit: push a trajectory first, or give points: fit(X)")
+        window = np.concatenate(self._window)
+        reason = _too_few(self.config, window)
+        failed = self.failed_fits_
+        with _in_single_precision():
+            if reason is None:
+                points, valid = _filled_up(window)
+                key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
+                start = self._state._replace(points=points[None], valid=valid[None])
+                self._state = _fit(self.config, start, key)
+                self._fits += 1
+            else:  # Not worth the minutes that a fit may take to compile.
+                self._state = self._state._replace(failed_fits=self._state.failed_fits + 1)
+        if self.failed_fits_ > failed:
+            message = f"nothing could be fitted: {reason or _not_finite(self.config, window)}"
+            if not self.fitted_:
+                raise FitError(message)
+            warnings.warn(f"{message}. The model of the last successful fit stays in use", stacklevel=2)
         return self
 
-    def novelty(self, trajectory: np.ndarray) -> float:
-        """Mean negative log-density of the points under the current model; 0 before the first fit.
+    def novelty(self, trajectory: ArrayLike) -> float:
+        """Mean negative log-density of the points under the current model.
 
         To know how novel a trajectory is compared with others, ask before it is pushed and fitted.
         """
-        points, valid = _filled_up(self._checked(trajectory))
-        if self._state is None:
-            return 0.0
-        return float(_novelty(self.config, self._state, points[None], valid[None])[0])
+        checked, state = self._checked(trajectory), self._fitted_state()
+        with _in_single_precision():
+            points, valid = _filled_up(checked)
+            return float(_novelty(self.config, state, points[None], valid[None])[0])
 
-    def log_density(self, points: np.ndarray) -> np.ndarray:
-        """Log-density [n] of each of the points [n, d] under the current model."""
-        checked = self._checked(points)
-        if self._state is None or not self.fitted_:
-            raise RuntimeError("there is no density yet: push trajectories and fit first")
-        return np.asarray(_log_density(self.config, self._state, _filled_up(checked)[0]))[: len(checked)]
+    def log_density(self, points: ArrayLike) -> np.ndarray:
+        """Log-density [n] of each of the points [n, d] under the current model, within +-10,000."""
+        checked, state = self._checked(points), self._fitted_state()
+        with _in_single_precision():
+            return np.asarray(_log_density(self.config, state, _filled_up(checked)[0]))[: len(checked)]
+
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
+        """`log_density` by its name in scikit-learn."""
+        return self.log_density(X)
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """The mean log-density of the points X [n, d]: the higher, the more familiar. `y` is ignored."""
+        return -self.novelty(X)
 
     @property
     def fitted_(self) -> bool:
@@ -99,18 +176,69 @@ class Coverage:
 
     @property
     def diagnostics_(self) -> dict[str, np.ndarray]:
-        """What is known of the last fit; empty before the first. The names depend on the model."""
+        """What is known of the last fit that was tried, failed or not; the names depend on the model.
+
+        Empty before the first; one that could not succeed, for want of points, is not tried.
+        """
         if self._state is None or self._fits == 0:
             return {}
         return {name: np.asarray(value) for name, value in self._state.diagnostics.items()}
 
     @property
     def components_(self) -> int:
-        """The number of components chosen by the last fit."""
-        diagnostics = self.diagnostics_
-        if "components" not in diagnostics or not self.fitted_:
-            raise AttributeError("no number of components has been chosen")
-        return int(diagnostics["components"])
+        """The number k of components of the model in use."""
+        return len(self.weights_)
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """The weights [k] of the components of the model in use."""
+        chosen = self._chosen("mixture", "pca")
+        return np.exp(np.asarray(chosen.log_weights, np.float64)[_real(chosen)])
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The means [k, d] of the components of the model in use."""
+        chosen = self._chosen("mixture")
+        # Added in double precision: the origin may be far from 0.
+        return np.asarray(chosen.origin, np.float64) + np.asarray(chosen.offsets, np.float64)[_real(chosen)]
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The covariances of the model in use, in the shapes of scikit-learn.
+
+        These are [k, d] (diag), [k, d, d] (full), [d, d] (tied) or [k] (spherical); `reg` is included.
+        """
+        chosen = self._chosen("mixture")
+        covariances = np.asarray(chosen.covariances, np.float64)
+        if self.config.covariance == "tied":
+            return covariances
+        covariances = covariances[_real(chosen)]
+        return covariances[:, 0] if self.config.covariance == "spherical" else covariances
+
+    def __repr__(self) -> str:
+        known = asdict(self.config) | {"seed": self._seed}
+        changed = ", ".join(f"{name}={known[name]!r}" for name in known if known[name] != _DEFAULTS[name])
+        points = sum(map(len, self._window))
+        filling = f"{len(self._window)} of {self.config.window} trajectories, {points} points"
+        if self._window:
+            filling += f" of {self._window[0].shape[1]} dimensions"
+        model = "fitted" if self.fitted_ else "not fitted"
+        if self.fitted_ and self.config.model in ("mixture", "pca"):
+            model += f" with {self.components_} components"
+        failed = f", {self.failed_fits_} fits failed" if self.failed_fits_ else ""
+        return f"<Coverage({changed}): {filling}, {model}{failed}>"
+
+    def _fitted_state(self) -> coverage.CoverageState:
+        if self._state is None or not self.fitted_:
+            raise NotFittedError("there is no model yet: push trajectories and call fit() first, or fit(X)")
+        return self._state
+
+    def _chosen(self, *models: str) -> Mixture:
+        """The mixture in use, if it is that of one of these models."""
+        model = self._fitted_state().model
+        if self.config.model not in models:
+            raise AttributeError(f"only {' and '.join(models)} have this, not the model {self.config.model}")
+        return (model.inner if self.config.model == "pca" else model).chosen
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, which replaces an older one only once it is complete."""
@@ -123,11 +251,16 @@ class Coverage:
         content = io.BytesIO()
         np.savez(content, **cast(Any, arrays))
         temporary = f"{os.fspath(path)}.tmp-{os.getpid()}"
-        with open(temporary, "wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Coverage":
@@ -136,45 +269,121 @@ class Coverage:
             content = file.read()
         try:
             with NpzFile(io.BytesIO(content)) as arrays:
+                _refuse_compressed(arrays)
                 return cls._restored({name: arrays[name] for name in arrays.files})
         except Exception as error:  # a broken archive can fail in any part of its readers
             raise ValueError(f"{os.fspath(path)} is not a saved coverage: {error}") from error
 
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray]) -> "Coverage":
-        header = json.loads(arrays["header"].tobytes())
-        if header["format"] != _FORMAT:
-            raise ValueError(f"unknown format {header['format']!r}")
-        self = cls(**header["config"], seed=header["seed"])
-        self._fits = header["fits"]
+        header = json.loads(_entry(arrays, "header").tobytes())
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
+            raise ValueError("unknown format")
+        config = dict(_entry(header, "config"))
+        if isinstance(config.get("components"), list):
+            config["components"] = tuple(config["components"])
+        self = cls().set_params(**config, seed=_entry(header, "seed"))
         if "points" in arrays:
-            points, lengths = arrays["points"], arrays["lengths"]
-            if lengths.sum() != len(points):
-                raise ValueError("the lengths of the trajectories do not add up")
-            for trajectory in np.split(points, np.cumsum(lengths)[:-1]):
-                self.push(trajectory)
+            lengths = _checked_lengths(_entry(arrays, "lengths"), len(arrays["points"]), self.config.window)
+            with _naming("points"):
+                for trajectory in np.split(arrays["points"], np.cumsum(lengths)[:-1]):
+                    self.push(trajectory)
             assert self._state is not None
-            leaves = [arrays[f"state{i}"] for i in range(len(_leaves(self._state)))]
-            self._state = _with_leaves(self._state, leaves)
+            leaves = [_entry(arrays, f"state{i}") for i in range(len(_leaves(self._state)))]
+            self._state = _with_leaves(self.config, self._state, leaves)
+        with _naming("fits"):
+            self._fits = plain(int, _entry(header, "fits"), _SEEDS)
         return self
 
-    def _checked(self, points: np.ndarray) -> np.ndarray:
+    def _checked(self, points: Any) -> np.ndarray:
         """The points as float32 [n, d], or an error that says what is wrong with them."""
-        array = np.asarray(points)
-        if not np.issubdtype(array.dtype, np.floating):
+        if isinstance(points, np.ma.MaskedArray):
+            raise ValueError(
+                "expected a plain array, got a masked one, whose mask would be lost: give only the points "
+                "that count, e.g. np.ma.compress_rows(points)"
+            )
+        try:
+            array = np.asarray(points)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"expected an array [points, dimensions]: {error}") from error
+        # JAX knows more kinds of floats than NumPy.
+        if not jnp.issubdtype(array.dtype, jnp.floating):
             raise ValueError(f"expected an array of floats, got {array.dtype}")
         if array.ndim != 2 or 0 in array.shape:
             raise ValueError(
-                f"expected an array [points, dimensions] with at least one of each, got {array.shape}"
+                "expected one array [points, dimensions] with at least one of each, as of one trajectory, "
+                f"got {array.shape}"
             )
-        known = None if self._state is None else self._state.points.shape[-1]
-        if known not in (None, array.shape[1]):
+        known = self._window[0].shape[1] if self._window else array.shape[1]
+        if known != array.shape[1]:
             raise ValueError(f"expected points of {known} dimensions as before, got {array.shape[1]}")
         with np.errstate(over="ignore"):
             single = array.astype(np.float32)
         if not np.isfinite(single).all():
             raise ValueError("expected finite numbers in the range of float32, got NaN or infinity")
         return single
+
+
+def _unknown(names: Collection[str]) -> str | None:
+    """What to say about names that are no settings, if there are any."""
+    unknown = [name for name in names if name not in _DEFAULTS]
+    if not unknown:
+        return None
+    close = {match: None for name in unknown for match in difflib.get_close_matches(name, _DEFAULTS, n=1)}
+    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(_DEFAULTS)}"
+    return f"unknown settings: {', '.join(unknown)}; {hint}"
+
+
+def _settings(params: Mapping[str, Any]) -> tuple[CoverageConfig, int]:
+    """The settings and the seed; `ValueError` with everything that is wrong with them."""
+    config, problems = read(params)
+    seed = 0
+    try:
+        seed = plain(int, params["seed"], _SEEDS)
+    except ValueError as error:
+        problems.append(Problem("seed", str(error)))
+    if problems:
+        raise ValueError("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+    return config, seed
+
+
+@functools.lru_cache(maxsize=4)  # it takes a third of a second to trace
+def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState:
+    """A state with room for no points: they are kept in NumPy and come into the state for a fit."""
+    with _in_single_precision():
+        return coverage.init(replace(config, window=1), 1, dimensions)
+
+
+def _too_few(config: CoverageConfig, points: np.ndarray) -> str | None:
+    """Why there are too few points for any mixture, and what to do about it; None if there are enough."""
+    fewest, count = config.components[0], len(points)
+    if config.model not in ("mixture", "pca"):
+        return None
+    # Almost always a few points are enough to see that there are enough.
+    if count >= fewest and any(len(np.unique(some, axis=0)) >= fewest for some in (points[:256], points)):
+        return None
+    if count < fewest:
+        found = f"the window holds {count} points"
+    elif (points == points[0]).all():
+        found = f"all {count} points of the window are equal (as float32)"
+    else:
+        found = f"the {count} points of the window have {len(np.unique(points, axis=0))} values (as float32)"
+    return (
+        f"{found}, and the smallest mixture has {fewest} components: push more, or allow fewer components, "
+        "e.g. components=(1, 4)"
+    )
+
+
+def _not_finite(config: CoverageConfig, points: np.ndarray) -> str:
+    """What may be wrong with enough points that could not be fitted, and what to do about it."""
+    count = len(points)
+    looked_at = count if config.max_points is None else min(count, config.max_points)
+    span = np.ptp(points.astype(np.float64), axis=0).max()
+    return (
+        f"no finite density was found for {looked_at} of {count} points with numbers up to "
+        f"{np.abs(points).max():.3g}, which differ by up to {span:.3g}, and reg={config.reg:g}: bring the "
+        "features to a scale of 1, or raise reg" + (" or max_points" if looked_at < count else "")
+    )
 
 
 def _filled_up(points: np.ndarray) -> tuple[jax.Array, jax.Array]:
@@ -185,21 +394,82 @@ def _filled_up(points: np.ndarray) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(padded), jnp.arange(length) < count
 
 
-def _without_window(state: coverage.CoverageState) -> tuple[Any, ...]:
-    return state.model, state.fitted, state.failed_fits, state.diagnostics
+def _real(mixture: Mixture) -> np.ndarray:
+    """Which components [k] exist; the others only fill up the arrays."""
+    return np.asarray(mixture.log_weights) > -np.inf
+
+
+def _without_window(state: coverage.CoverageState) -> coverage.CoverageState:
+    """All that is learned; the points are kept apart, without filling."""
+    return state._replace(points=cast(Any, None), valid=cast(Any, None))
 
 
 def _leaves(state: coverage.CoverageState) -> list[np.ndarray]:
-    """All that is learned, as arrays in a fixed order; the points are kept apart, without filling."""
+    """All that is learned, as arrays in a fixed order."""
     return [np.asarray(leaf) for leaf in jax.tree.leaves(_without_window(state))]
 
 
-def _with_leaves(state: coverage.CoverageState, leaves: list[np.ndarray]) -> coverage.CoverageState:
-    old, structure = jax.tree.flatten(_without_window(state))
-    for leaf, new in zip(old, leaves):
+def _with_leaves(
+    config: CoverageConfig, state: coverage.CoverageState, leaves: list[np.ndarray]
+) -> coverage.CoverageState:
+    """The state with what was learned replaced, if that has the right shapes and can be a model."""
+    old, structure = jax.tree.flatten_with_path(_without_window(state))
+    for (path, leaf), new in zip(old, leaves):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
         if leaf.shape != new.shape or leaf.dtype != new.dtype:
             raise ValueError(
-                f"expected an array {leaf.shape} of {leaf.dtype}, got {new.shape} of {new.dtype}"
+                f"{name}: expected an array {leaf.shape} of {leaf.dtype}, got {new.shape} of {new.dtype}"
             )
-    model, fitted, failed_fits, diagnostics = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
-    return state._replace(model=model, fitted=fitted, failed_fits=failed_fits, diagnostics=diagnostics)
+        if name.startswith("model.") and (wrong := _wrong_parameters(config, name.split(".")[-1], new)):
+            raise ValueError(f"{name}: {wrong}")
+    with _in_single_precision():
+        learned = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
+    return learned._replace(points=state.points, valid=state.valid)
+
+
+def _wrong_parameters(config: CoverageConfig, name: str, values: np.ndarray) -> str | None:
+    """Why no fit can have given these values to a parameter of a model, if so."""
+    if np.isnan(values).any():
+        return "holds NaN"
+    if name == "log_weights":
+        # Components that do not exist have weight 0; those that lost their points leave a little less than 1.
+        total = np.exp(values.astype(np.float64)).sum(axis=-1)
+        return None if ((total > 0.0) & (total < 1.001)).all() else "these are no weights of components"
+    if np.isinf(values).any():
+        return "holds infinite numbers"
+    if name == "covariances" and config.covariance in ("full", "tied"):
+        values = np.diagonal(values, axis1=-2, axis2=-1)
+    if name in ("covariances", "noise", "scale") and (values <= 0.0).any():
+        return "holds a variance that is not positive"
+    return None
+
+
+def _checked_lengths(lengths: np.ndarray, points: int, window: int) -> np.ndarray:
+    """The lengths of trajectories, if they can be those of so many points in such a window."""
+    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer) or (lengths < 1).any():
+        raise ValueError("lengths: expected the lengths of trajectories, each at least 1")
+    if lengths.sum() != points or len(lengths) > window:
+        raise ValueError(f"lengths: they do not add up to {points} points in a window of {window}")
+    return lengths
+
+
+def _entry(of: Mapping[str, Any], name: str) -> Any:
+    if name not in of:
+        raise ValueError(f"it lacks {name}")
+    return of[name]
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say which part of a file was wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _refuse_compressed(arrays: NpzFile) -> None:
+    """`save` compresses nothing; a small file that claims to be large may not fill the memory."""
+    assert arrays.zip is not None
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in arrays.zip.infolist()):
+        raise ValueError("it is compressed")

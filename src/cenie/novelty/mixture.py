@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from cenie.novelty import kmeans
@@ -153,7 +154,7 @@ def fit_from(
 
     def fit(mixtures: Mixture, ok: jax.Array) -> Fits:
         mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
-        labels, log_likelihood = _judged(problem, _trimmed(problem, mixtures, widths))
+        labels, log_likelihood = _judged(problem, mixtures, widths)
         for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
             ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
         return Fits(mixtures, labels, log_likelihood, iterations, ok)
@@ -165,8 +166,9 @@ def fit_from(
 
 def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
     """Logarithm of the density [n] at finite points [n, d]."""
-    prepared = SHAPES[covariance].prepare(points - mixture.origin)
-    (joint,) = _log_joints(prepared, [mixture], covariance)
+    shape = SHAPES[covariance]
+    prepared = shape.prepare(points - mixture.origin)
+    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
     return jax.nn.logsumexp(joint, axis=1)
 
 
@@ -241,9 +243,9 @@ def _converged(
 
 def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
-    old = _trimmed(problem, at.mixture, widths)
+    old = _abreast(problem, at.mixture, widths)
     responsibilities, losses = [], []
-    for joint in _log_joints(problem.prepared, old, problem.covariance):
+    for joint in _log_joints(problem, old, widths):
         log_density = jax.nn.logsumexp(joint, axis=1)
         losses.append(-jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total)
         shares = jnp.exp(joint - log_density[:, None])
@@ -251,78 +253,74 @@ def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
     loss = jnp.stack(losses)
     # Written so that a loss that is not a number ends the fit too.
     done = ~(at.best - loss >= problem.tolerance)
-    mixture = _widened(_maximised(problem, responsibilities, old), at.mixture)
+    counts = jnp.concatenate([jnp.sum(part, axis=0) for part in responsibilities])
+    new = _maximised(problem, jnp.concatenate(responsibilities, axis=1), counts, old, widths)
+    mixture = _stacked(problem, new, at.mixture, widths)
     return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
 
 
-def _judged(problem: _Problem, mixtures: Sequence[Mixture]) -> tuple[jax.Array, jax.Array]:
+def _judged(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
-    joints = _log_joints(problem.prepared, mixtures, problem.covariance)
+    joints = _log_joints(problem, _abreast(problem, mixtures, widths), widths)
     densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
     labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
     return labels, jnp.sum(jnp.where(problem.valid, densities, 0.0), axis=1) / problem.total
 
 
-def _log_joints(
-    prepared: Any, mixtures: Sequence[Mixture], covariance: CovarianceName
-) -> Sequence[jax.Array]:
+def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:
     """For each mixture the logarithm of weight times density [n, k] of its components at all points."""
-    shape = SHAPES[covariance]
-    if not shape.per_component:
-        densities = [shape.log_gaussians(prepared, one.offsets, one.covariances) for one in mixtures]
+    shape = SHAPES[problem.covariance]
+    if shape.per_component:
+        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.covariances)
+        densities = _cut(together, widths, axis=1)
     else:
-        side_by_side = (
-            jnp.concatenate([getattr(one, name) for one in mixtures]) for name in ("offsets", "covariances")
-        )
-        widths = [len(one.log_weights) for one in mixtures]
-        densities = _cut(shape.log_gaussians(prepared, *side_by_side), widths, axis=1)
-    return [density + one.log_weights for density, one in zip(densities, mixtures)]
+        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.covariances)
+        densities = [shape.log_gaussians(problem.prepared, *part) for part in parts]
+    return [
+        density + log_weights
+        for density, log_weights in zip(densities, _cut(mixtures.log_weights, widths, axis=0))
+    ]
 
 
 def _estimates(
     problem: _Problem,
-    responsibilities: Sequence[jax.Array],
-    centres: Sequence[jax.Array] | None = None,
-) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
-    """For each mixture the points of each component [k], the means [k, d] and the covariances."""
+    responsibilities: jax.Array,
+    counts: jax.Array,
+    centres: jax.Array | None,
+    widths: Sequence[int],
+) -> tuple[jax.Array, jax.Array]:
+    """Means [c, d] and covariances of mixtures abreast, from responsibilities [n, c] and their sums [c]."""
     shape = SHAPES[problem.covariance]
-    counts = [jnp.sum(part, axis=0) for part in responsibilities]
-    if not shape.per_component:
-        middles = centres or [None] * len(counts)
-        parts = [
-            shape.estimate(problem.prepared, *columns, problem.reg)
-            for columns in zip(responsibilities, counts, middles)
-        ]
-    else:
-        columns = jnp.concatenate(responsibilities, axis=1), jnp.concatenate(counts)
-        middle = None if centres is None else jnp.concatenate(centres)
-        together = shape.estimate(problem.prepared, *columns, middle, problem.reg)
-        parts = list(zip(*(_cut(array, [len(count) for count in counts], axis=0) for array in together)))
-    return [(count, *part) for count, part in zip(counts, parts)]
+    if shape.per_component:
+        return shape.estimate(problem.prepared, responsibilities, counts, centres, problem.reg)
+    columns = _cut(responsibilities, widths, axis=1), _cut(counts, widths, axis=0)
+    middles = [None] * len(widths) if centres is None else _cut(centres, widths, axis=0)
+    parts = [shape.estimate(problem.prepared, *part, problem.reg) for part in zip(*columns, middles)]
+    means, covariances = zip(*parts)
+    return jnp.concatenate(means), jnp.stack(covariances)
 
 
 def _maximised(
-    problem: _Problem, responsibilities: Sequence[jax.Array], old: Sequence[Mixture]
-) -> list[Mixture]:
-    """The most likely mixtures given the responsibilities.
+    problem: _Problem,
+    responsibilities: jax.Array,
+    counts: jax.Array,
+    old: Mixture,
+    widths: Sequence[int],
+) -> Mixture:
+    """The most likely mixtures abreast, given the responsibilities [n, c] and their sums [c].
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    per_component = SHAPES[problem.covariance].per_component
-    new = []
-    for (counts, offsets, covariances), before in zip(_estimates(problem, responsibilities), old):
-        alive = counts >= 1.0
-        new.append(
-            Mixture(
-                origin=before.origin,
-                log_weights=_log_weights(counts, problem.total, before.log_weights > -jnp.inf),
-                offsets=rows_where(alive, offsets, before.offsets),
-                covariances=rows_where(alive, covariances, before.covariances)
-                if per_component
-                else covariances,
-            )
-        )
-    return new
+    alive = counts >= 1.0
+    offsets, covariances = _estimates(problem, responsibilities, counts, None, widths)
+    if SHAPES[problem.covariance].per_component:
+        covariances = rows_where(alive, covariances, old.covariances)
+    return Mixture(
+        origin=old.origin,
+        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
+        offsets=rows_where(alive, offsets, old.offsets),
+        covariances=covariances,
+    )
 
 
 def _from_labels(
@@ -337,45 +335,64 @@ def _from_labels(
 
     Mixture i has `sizes[i]` components, at most `widths[i]`; `labels` are [m, n].
     """
-    shape = SHAPES[problem.covariance]
-    present = [jnp.arange(width) < size for width, size in zip(widths, sizes)]
-    middles = [
-        rows_where(some, centres[: len(some)], jnp.zeros_like(centres[: len(some)])) for some in present
-    ]
-    members = [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)]
-    mixtures = []
-    for some, (counts, offsets, covariances) in zip(present, _estimates(problem, members, middles)):
-        if shape.per_component:
-            covariances = rows_where(some, covariances, shape.unit(*offsets.shape))
-        mixtures.append(Mixture(origin, _log_weights(counts, problem.total, some), offsets, covariances))
-    count, dimensions = centres.shape
+    shape, (count, dimensions) = SHAPES[problem.covariance], centres.shape
+    owner, place = _columns(widths)
+    present = jnp.asarray(place) < sizes[owner]
+    middles = rows_where(present, centres[place], jnp.zeros_like(centres[place]))
+    members = jnp.concatenate(
+        [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
+    )
+    counts = jnp.sum(members, axis=0)
+    offsets, covariances = _estimates(problem, members, counts, middles, widths)
+    if shape.per_component:
+        covariances = rows_where(present, covariances, shape.unit(*offsets.shape))
+    log_weights = _log_weights(counts, problem.total, present)
     blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
-    return _widened(
-        mixtures, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
+    blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
+    origins = jnp.broadcast_to(origin, blanks.origin.shape)
+    return _stacked(problem, Mixture(origins, log_weights, offsets, covariances), blanks, widths)
+
+
+# Mixtures abreast: the components of all of them in one row [c, ...], each with only as many as its width.
+# What is the same for every component is then one operation, and not one for each mixture.
+
+
+def _columns(widths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """For each component of mixtures abreast: its mixture [c], and its place in it [c]."""
+    return np.repeat(np.arange(len(widths)), widths), np.concatenate([np.arange(width) for width in widths])
+
+
+def _abreast(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
+    """Mixtures [m, ...] abreast; origins, and covariances that components share, keep their axis [m]."""
+    columns = _columns(widths)
+    return mixtures._replace(
+        **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.covariance)}
     )
 
 
-def _trimmed(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[Mixture]:
-    """Mixtures [m, ...] one by one, with as many components as the widths say."""
-    per_component = SHAPES[problem.covariance].per_component
-    return [
-        Mixture(
-            mixtures.origin[i],
-            mixtures.log_weights[i, :width],
-            mixtures.offsets[i, :width],
-            mixtures.covariances[i, :width] if per_component else mixtures.covariances[i],
-        )
-        for i, width in enumerate(widths)
-    ]
-
-
-def _widened(trimmed: Sequence[Mixture], full: Mixture) -> Mixture:
+def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
     """The opposite: mixtures [m, ...], what was cut off taken from the full ones."""
-    stacked = [
-        jax.tree.map(lambda part, whole, i=i: jnp.concatenate([part, whole[i, len(part) :]]), one, full)
-        for i, one in enumerate(trimmed)
-    ]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
+    places = np.arange(full.log_weights.shape[1])
+    ends = np.cumsum(widths)[:, None]
+    index = ends - np.asarray(widths)[:, None] + places
+    exists = index < ends
+
+    def put_back(new: jax.Array, old: jax.Array) -> jax.Array:
+        mask = exists.reshape(*exists.shape, *[1] * (old.ndim - 2))
+        return jnp.where(mask, new[np.where(exists, index, 0)], old)
+
+    return abreast._replace(
+        **{
+            name: put_back(getattr(abreast, name), getattr(full, name))
+            for name in _per_component(problem.covariance)
+        }
+    )
+
+
+def _per_component(covariance: CovarianceName) -> tuple[str, ...]:
+    """The fields of a mixture that have an axis of components."""
+    own = ("covariances",) if SHAPES[covariance].per_component else ()
+    return ("log_weights", "offsets", *own)
 
 
 def _log_weights(counts: jax.Array, count: jax.Array, present: jax.Array) -> jax.Array:

@@ -76,12 +76,12 @@ def rough_silhouettes(
 
 class _Clustered(NamedTuple):
     """Points [n, d] around their middle, memberships [n, c] of the clusters of all labelings side by side,
-    cluster sizes [c], and which columns belong to each labeling."""
+    cluster sizes [c], and how many of the columns belong to each labeling."""
 
     points: jax.Array
     members: jax.Array
     sizes: jax.Array
-    columns: list[np.ndarray]
+    clusters: Sequence[int]
 
 
 def _clustered(points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array) -> _Clustered:
@@ -89,8 +89,7 @@ def _clustered(points: jax.Array, labels: jax.Array, clusters: Sequence[int], va
     labeling = np.repeat(np.arange(len(clusters)), clusters)
     cluster = np.concatenate([np.arange(count) for count in clusters])
     members = ((cluster == labels[labeling].T) & valid[:, None]).astype(jnp.float32)
-    columns = [np.flatnonzero(labeling == number) for number in range(len(clusters))]
-    return _Clustered(inside, members, jnp.sum(members, axis=0), columns)
+    return _Clustered(inside, members, jnp.sum(members, axis=0), clusters)
 
 
 def _per_member(sums: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
@@ -99,10 +98,24 @@ def _per_member(sums: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
 
 
 def _scores(means: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
-    """The scores [r, m] of some points from their mean distances and memberships [r, c]."""
-    return jnp.stack(
-        [_score(means[:, some], own[:, some] > 0.0, of.sizes[some]) for some in of.columns], axis=1
-    )
+    """The scores [r, m] of some points from their mean distances and memberships [r, c].
+
+    A loop over labelings, each seen through a window of equal width, so that the program is compiled once
+    and not once for each.
+    """
+    counts, width = np.asarray(of.clusters), max(of.clusters)
+    firsts = np.cumsum(counts) - counts
+    starts = np.minimum(firsts, sum(counts) - width)
+
+    def one(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        start, before, behind = labeling
+        part, member = (lax.dynamic_slice_in_dim(array, start, width, axis=1) for array in (means, own))
+        inside = (jnp.arange(width) >= before) & (jnp.arange(width) < behind)
+        sizes = jnp.where(inside, lax.dynamic_slice_in_dim(of.sizes, start, width), 0.0)
+        return _score(part, (member > 0.0) & inside, sizes)
+
+    windows = (starts, firsts - starts, firsts - starts + counts)
+    return lax.optimization_barrier(lax.map(one, jax.tree.map(jnp.asarray, windows)).T)
 
 
 def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
@@ -133,7 +146,8 @@ def _mean_over(scores: jax.Array, rows: jax.Array) -> jax.Array:
 
 def _where_compared(of: _Clustered, means: jax.Array) -> jax.Array:
     """The means [m], but -1 where there are no two clusters to compare."""
-    present = jnp.stack([jnp.sum(of.sizes[some] > 0.0) for some in of.columns])
+    labelings = np.arange(len(of.clusters)) == np.repeat(np.arange(len(of.clusters)), of.clusters)[:, None]
+    present = jnp.sum(labelings & (of.sizes > 0.0)[:, None], axis=0)
     return jnp.where(present >= 2, means, -1.0)
 
 

@@ -112,7 +112,6 @@ def _train(arguments: list[str]) -> int:
         path = free_name(path)
     elif os.path.lexists(RunDirectory(path).config):
         raise RunDirectoryError(_occupied(path))
-    check_unused(RunDirectory(path))
     return _start(config, path, resume=False)
 
 
@@ -180,6 +179,8 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
     if problems:
         raise SettingsError(problems)
     note = _claim(RunDirectory(path))
+    if not resume:
+        check_unused(RunDirectory(path))
     prepare_devices(config)
     from rich.console import Console
 

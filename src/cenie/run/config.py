@@ -170,7 +170,7 @@ def name_problems(domain: Any, method: Any) -> list[Problem]:
 def load_config(path: Path) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
-        data = read_json(path)
+        data = read_json(path, _LARGEST_FILE)
     except RunDirectoryError as error:
         raise SettingsError([Problem("config.json", str(error))]) from error
     return read_config(data)

@@ -150,10 +150,10 @@ def write_json(path: Path, data: Any) -> None:
     replace_file(path, strict_json(data).encode(errors="backslashreplace"))
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, limit: int = _SMALL) -> Any:
     """Plain data of a small JSON file. Raises `RunDirectoryError` with the reason if that is impossible."""
     try:
-        return json.loads(read_limited(path, _SMALL), parse_constant=_refuse_constant)
+        return json.loads(read_limited(path, limit), parse_constant=_refuse_constant)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
     except (ValueError, RecursionError) as error:

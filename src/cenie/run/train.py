@@ -382,7 +382,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
         run.directory.evaluations.name: run.table.found(),
     }
     run.deviations += _changed_tables(_rows(run), found)
-    for message in (*notes, *run.deviations):
+    for message in (*notes, *(f"not bit-exact: {reason}" for reason in run.deviations)):
         run.progress.note(message)
     write_json(
         run.directory.summary,

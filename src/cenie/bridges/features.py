@@ -1,0 +1,31 @@
+"""States and actions side by side, as the methods that measure novelty want them."""
+
+from typing import Any
+
+import numpy as np
+
+
+def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:
+    """What `Teacher.tell` and `Coverage` call features: float32 [..., d + a], the state and then the action.
+
+    `states` are [..., d], with any axes before the last. Discrete `actions` are whole numbers [...] below
+    `num_actions` and become a 1 in one of that many columns: an index would say that action 3 is further
+    from 0 than 1 is, and would outweigh everything else in a distance. Without `num_actions` the actions
+    are numbers [..., a] and are taken as they are.
+    """
+    states, actions = np.asarray(states), np.asarray(actions)
+    for name, array in (("states", states), ("actions", actions)):
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name}: expected numbers, got {array.dtype}{list(array.shape)}")
+    if num_actions is not None:
+        if isinstance(num_actions, bool) or not isinstance(num_actions, int | np.integer) or num_actions < 1:
+            raise ValueError(f"num_actions: must be a whole number of at least 1, got {num_actions!r}")
+        if actions.dtype.kind not in "iu" or ((actions < 0) | (actions >= num_actions)).any():
+            raise ValueError(f"actions: expected whole numbers from 0 to {num_actions - 1}")
+        actions = actions[..., None] == np.arange(num_actions)
+    if states.ndim < 1 or states.shape[:-1] != actions.shape[:-1]:
+        raise ValueError(
+            f"actions: expected one for each state, got states {list(states.shape)} and "
+            f"actions {list(actions.shape if num_actions is None else actions.shape[:-1])}"
+        )
+    return np.concatenate([states, actions], axis=-1, dtype=np.float32)

@@ -1,0 +1,137 @@
+"""Compiled programs are kept on disk, so that only the first run on a machine waits for the compiler.
+
+JAX does the work (its persistent compilation cache); this file says where, and keeps out what could harm.
+Nothing here may stop a run: whatever is wrong with the directory, programs are compiled as if it were not
+there. Loads JAX only when it is used.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import stat
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cenie.run.devices import core_count
+
+VARIABLE = "CENIE_CACHE_DIR"
+"""Names another directory than the usual one; `off` keeps nothing."""
+
+LARGEST = 1 << 30
+"""Bytes of programs for one kind of machine; beyond that the oldest go."""
+
+
+@contextlib.contextmanager
+def kept_programs() -> Iterator[None]:
+    """Inside, what takes JAX more than a second to compile is kept, and found again by later runs.
+
+    A cache that the user has set up in JAX is used as it is. Afterwards JAX is as it was before.
+    """
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    config: Any = jax.config
+    directory = None
+    if not config.jax_compilation_cache_dir and config.jax_enable_compilation_cache:
+        directory = cache_directory(os.environ)
+    if directory is None or not _ready(directory):
+        yield
+        return
+    with warnings.catch_warnings():
+        # JAX warns of programs that it cannot read or write, and compiles them: nothing that needs a user.
+        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
+        compilation_cache.set_cache_dir(str(directory))
+        try:
+            yield
+        finally:
+            config.update("jax_compilation_cache_dir", None)
+            compilation_cache.reset_cache()
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path | None:
+    """Where the programs for this machine belong, or None if they are not to be kept."""
+    chosen = environment.get(VARIABLE, "")
+    if chosen.lower() == "off":
+        return None
+    if chosen:
+        return Path(chosen).absolute() / f"xla-{_machine()}"
+    try:
+        home = Path.home()
+    except RuntimeError:  # There is no such user, as in some containers.
+        return None
+    # The convention of free desktops: a relative path counts as none.
+    given = environment.get("XDG_CACHE_HOME", "")
+    base = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+    return (Path(given) if os.path.isabs(given) else base) / "cenie" / f"xla-{_machine()}"
+
+
+@functools.cache
+def _machine() -> str:
+    """A short name of what programs are made for: the abilities of the processor, and how many cores."""
+    facts = [platform.machine(), str(core_count())]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+        facts += sorted({line for line in lines if line.startswith(wanted)})
+    except OSError:  # Not Linux: rather compile again than run what was made for another machine.
+        facts += [platform.processor(), platform.node()]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _ready(directory: Path) -> bool:
+    """Make the directory and tidy it up; False if it cannot be used, or if others could write to it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+        # What is in there will be run.
+        foreign = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
+        if foreign or not stat.S_ISDIR(found.st_mode) or not os.access(directory, os.W_OK | os.X_OK):
+            return False
+        _tidy(directory)
+    except OSError:
+        return False
+    return True
+
+
+def _tidy(directory: Path) -> None:
+    """Remove programs that were not written to their end, and the oldest beyond the limit.
+
+    JAX never writes over a program that is there, so that a damaged one would be compiled anew for ever.
+    """
+    total = 0
+    for path in sorted(directory.glob("*-cache"), key=_modified, reverse=True):
+        # Another run may be tidying up too.
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+            if total > LARGEST or _is_damaged(path):
+                path.unlink()
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether a program cannot be unpacked. JAX packs with zlib; of any other format nothing is known."""
+    unpacker = zlib.decompressobj()
+    with path.open("rb") as file:
+        block = file.read(1 << 20)
+        if block and block[0] != 0x78:
+            return False
+        try:
+            while block:
+                unpacker.decompress(block)
+                block = file.read(1 << 20)
+        except zlib.error:
+            return True
+    return not unpacker.eof
