@@ -9,17 +9,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cenie.bridges.features import state_action_features
     from cenie.bridges.teacher import Teacher
+    from cenie.envs.base import Domain, Environment, Suite, SuiteEntry
     from cenie.envs.check import check_environment
     from cenie.run.build import build
     from cenie.run.evaluate import evaluate, solved_rates, suite_mean
     from cenie.run.presets import preset
-    from cenie.teach.curriculum import Curriculum
+    from cenie.teach.curriculum import Curriculum, Editing, Replay
     from cenie.teach.cycle import cycle, cycles, init
+    from cenie.teach.novelty import Novelty
+    from cenie.teach.scores import Score
+    from cenie.teach.source import RandomSource, Source
+    from cenie.types import Step
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Curriculum",
+    "Domain",
+    "Editing",
+    "Environment",
+    "Novelty",
+    "RandomSource",
+    "Replay",
+    "Score",
+    "Source",
+    "Step",
+    "Suite",
+    "SuiteEntry",
     "Teacher",
     "build",
     "check_environment",
@@ -35,6 +51,17 @@ __all__ = [
 
 _HOME = {
     "Curriculum": "cenie.teach.curriculum",
+    "Domain": "cenie.envs.base",
+    "Editing": "cenie.teach.curriculum",
+    "Environment": "cenie.envs.base",
+    "Novelty": "cenie.teach.novelty",
+    "RandomSource": "cenie.teach.source",
+    "Replay": "cenie.teach.curriculum",
+    "Score": "cenie.teach.scores",
+    "Source": "cenie.teach.source",
+    "Step": "cenie.types",
+    "Suite": "cenie.envs.base",
+    "SuiteEntry": "cenie.envs.base",
     "Teacher": "cenie.bridges.teacher",
     "build": "cenie.run.build",
     "check_environment": "cenie.envs.check",

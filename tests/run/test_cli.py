@@ -69,7 +69,10 @@ def test_every_problem_is_reported_at_once_with_its_path(capsys):
         ("train maze dr --student.ppo.gamma nan", "student.ppo.gamma: expected a number"),
         ("train maze dr --run.sinks tensorboard,carrier-pigeon", "run.sinks[1]: must be one of"),
         ("train maze dr --run.devices 3", "run.devices: must divide the levels of a minibatch (16)"),
-        ("train maze accel --teacher.parents all", "teacher.parents: must be one of batch, easy, hard"),
+        (
+            "train maze accel --teacher.edit.parents all",
+            "teacher.edit.parents: must be one of batch, easy, hard",
+        ),
         ("train maze plr --teacher.replay.min_fill 2", "teacher.replay.min_fill: must be at most 1"),
         ("fly", "unknown command"),
         ("evaluate", "expected DIR"),
@@ -194,7 +197,7 @@ def test_paper_preset_has_the_papers_values():
     assert config.teacher.replay.replay_prob == 0.8
     assert config.teacher.replay.priority.temperature == 0.3
     assert config.teacher.replay.priority.staleness_coef == 0.5
-    assert config.teacher.edit_prob == 1.0
+    assert config.teacher.edit.probability == 1.0
     assert config.env.num_edits == 5
 
 

@@ -103,7 +103,9 @@ CASES = {
     "not among the choices": option(f"{REPLAY}.priority.transform", "best", "must be one of rank, power"),
     "a number outside the choices": option("env.num_actions", "4", "must be one of 3, 7, got 4"),
     "unknown score": option("teacher.score", "luck", "must be one of pvl"),
-    "unknown generator": option("teacher.generator", "none", "must be one of uniform60, blocks25, empty"),
+    "unknown generator": option(
+        "teacher.generator", "none", "must be one of random, simple, uniform60, blocks25, empty"
+    ),
     "unknown suite": option("run.suite", "cenie9", "must be one of cenie8"),
     "unknown sink": Case("train maze dr --run.sinks tensorboard,pigeon", "run.sinks[1]: must be one of"),
     "unknown operation": Case(
@@ -145,7 +147,7 @@ CASES = {
     ),
     "devices that do not divide": option("run.devices", "3", "must divide the levels of a minibatch (16)"),
     "children that do not divide": option(
-        "teacher.children", "3", "must divide student.num_levels", "accel-cenie"
+        "teacher.edit.children", "3", "must divide student.num_levels", "accel-cenie"
     ),
     "a buffer smaller than a batch": option(
         f"{REPLAY}.capacity", "63", "must be at least student.num_levels (64), got 63"

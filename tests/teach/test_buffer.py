@@ -467,7 +467,9 @@ def test_memory_of_any_shape_follows_its_rule():
     assert dict(zip(state.levels.tolist(), state.memory["best"].tolist())) == {6: 4.0, 8: 1.0, 9: -np.inf}
     assert state.memory["seen"][state.levels.tolist().index(8)].tolist() == [8.0, -8.0]
     drawn = buffer.drawn_from(jnp.array([1, 1, 2, 1]))
-    state = buffer.update(state, drawn, scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4]))
+    state = buffer.update(
+        state, drawn, scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4])
+    )
     assert state.memory["best"][1:].tolist() == [3.0, 1.0]
     assert state.memory["seen"][1:].tolist() == [[4.0, -4.0], [3.0, -3.0]]
 

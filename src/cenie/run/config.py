@@ -28,6 +28,9 @@ MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 CHANGES_BITS = (*DECAY, "run.devices")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
+_LARGEST_FILE = 2**20
+"""Bytes of a config file, at most; ours have some 3,000."""
+
 
 @dataclass(frozen=True)
 class RunConfig:
