@@ -91,6 +91,8 @@ def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
     problems: list[Problem] = []
     data = to_data(value)
     for path in sorted(overrides, key=_kinds_first):
+        if _changes_kind(value, path, overrides[path]):
+            _assign(data, path.removesuffix(".kind"), {}, problems)
         _assign(data, path, overrides[path], problems)
     result = _read(type(value), data, "", problems)
     if problems:
@@ -108,9 +110,16 @@ def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) 
         if not isinstance(node, dict):
             problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))
             return
-    if last == "kind" and node.get("kind") != new:
-        node.clear()
     node[last] = new
+
+
+def _changes_kind(value: Any, path: str, new: Any) -> bool:
+    """Whether another of several records is asked for, which has other settings than the present one."""
+    *parents, last = path.split(".")
+    for name in parents:
+        value = getattr(value, name, None)
+    is_tagged = last == "kind" and dataclasses.is_dataclass(value) and len(_tags(type(value))) == 1
+    return is_tagged and getattr(value, "kind", None) != new
 
 
 def _kinds_first(path: str) -> tuple[int, bool]:
@@ -242,7 +251,7 @@ def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any
     kinds = [option for option in options if option is not type(None)]
     if len(kinds) == 1:
         return _read(kinds[0], data, path, problems)
-    records = {_tag(record): record for record in kinds}
+    records = {_tags(record)[0]: record for record in kinds}
     known = ", ".join(records)
     if not isinstance(data, Mapping):
         problems.append(Problem(path, f"expected a group with a kind ({known}), got {show(data)}"))
@@ -254,10 +263,9 @@ def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any
     return _read_dataclass(records[chosen], data, path, problems)
 
 
-def _tag(record: type) -> str:
-    """What `kind` says in this record of a union."""
-    (tag,) = typing.get_args(typing.get_type_hints(record)["kind"])
-    return tag
+def _tags(record: type) -> tuple[str, ...]:
+    """What `kind` may say in this record: one thing, if it is one of a union."""
+    return typing.get_args(typing.get_type_hints(record).get("kind"))
 
 
 def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:

@@ -12,7 +12,7 @@ from cenie.run import cli
 from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
 from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
-from cenie.run.presets import PRESETS, preset
+from cenie.run.presets import preset
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
 from tests.tiny import tiny
@@ -180,7 +180,7 @@ def test_switches_and_lists():
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
 def test_every_preset_survives_json(method, name):
     config = preset("maze", method, name)
     assert read_config(json.loads(json.dumps(settings.to_data(config)))) == config

@@ -443,10 +443,10 @@ def test_types_do_not_change():
 
 
 def test_memory_of_any_shape_follows_its_rule():
-    """The last play of a level in the batch, or the highest of all; a level that is not stored leaves none."""
+    """The last play of a level in the batch, or the highest of all; a refused level leaves none."""
     kept = {"best": buffer.Remembered("maximum"), "seen": buffer.Remembered("last", (2,))}
     state = buffer.init(jnp.int32(0), 3, ["regret"], kept)
-    config = ReplayConfig(capacity=3)
+    config = ReplayConfig(capacity=3, priority=PriorityConfig(staleness_coef=0.0))
 
     @jax.jit
     def offered(state, levels, scores, memory):

@@ -1,5 +1,7 @@
 """Scores of levels against loops over episodes in NumPy."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -169,10 +171,8 @@ def test_long_episode_does_not_outweigh_short_one():
     done = np.zeros((1, 4), bool)
     done[0, [0, 3]] = True
     inputs = make_inputs(done)
-    advantages = Advantages(
-        jnp.asarray([[8.0, 1.0, 1.0, 1.0]]), inputs.advantages.target, inputs.advantages.error
-    )
-    inputs = ScoreInputs(inputs.rollout, advantages, inputs.max_return, GAMMA)
+    advantages = dataclasses.replace(inputs.advantages, advantage=jnp.asarray([[8.0, 1.0, 1.0, 1.0]]))
+    inputs = dataclasses.replace(inputs, advantages=advantages)
     np.testing.assert_allclose(SCORES["pvl"].compute(inputs), [4.5], rtol=1e-6)
 
 
@@ -181,7 +181,7 @@ def test_bug_jaxued_unfinished_level_scores_minus_infinity():
     inputs = make_inputs(done_pattern("none"))
     assert not episode_outcomes(inputs.rollout).completed.any()
     for score in SCORES.values():
-        np.testing.assert_array_equal(score(inputs), np.zeros(N))
+        np.testing.assert_array_equal(score.compute(inputs), np.zeros(N))
 
 
 def test_bug_jaxued_maximum_return_starts_at_zero():
@@ -193,6 +193,6 @@ def test_bug_jaxued_maximum_return_starts_at_zero():
 
 def test_entropy_must_be_given():
     inputs = make_inputs(done_pattern("last step"))
-    bare = ScoreInputs(_replace(inputs.rollout, entropy=None), inputs.advantages, inputs.max_return, GAMMA)
+    bare = dataclasses.replace(inputs, rollout=_replace(inputs.rollout, entropy=None))
     with pytest.raises(ValueError, match="entropy"):
         SCORES["entropy"].compute(bare)
