@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cenie import settings
+from cenie.envs.domains import DOMAINS
 from cenie.run import cli
 from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
 from cenie.run.config import load_config, read_config
