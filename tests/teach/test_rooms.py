@@ -1,0 +1,162 @@
+"""What a method may bring along without touching the cycle: a source that learns, a second student, level
+buffers of their own, another novelty."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cenie.run.build import build, compiled_cycles, place
+from cenie.run.checkpoint import digest
+from cenie.teach.buffer import Remembered
+from cenie.teach.config import Constant
+from cenie.teach.curriculum import NEW, REPLAY, Curriculum
+from cenie.teach.cycle import init
+from cenie.teach.source import RandomSource
+from tests.tiny import tiny
+
+MANY_UPDATES = jnp.asarray(1000)
+
+
+def cycles(setup, count, seed=3):
+    """The states before and after single cycles, and their metrics."""
+    advance = compiled_cycles(setup, 1)
+    states, rows = [place(setup, init(setup, seed))], []
+    for _ in range(count):
+        state, _, metrics = advance(states[-1], updates=MANY_UPDATES)
+        states.append(state)
+        rows.append({name: np.asarray(values)[0] for name, values in metrics.items()})
+    return states, rows
+
+
+def changed(method, students=1, **parts):
+    """The tiny run of a method with other parts in its curriculum."""
+    _, setup = build(tiny(method, run__devices=1))
+    curriculum = dataclasses.replace(setup.curriculum, students=students, **parts)
+    return dataclasses.replace(setup, curriculum=curriculum, students=(setup.student,) * students)
+
+
+@dataclass(frozen=True)
+class CountingSource:
+    """Proposes levels with as many walls as it has learned to, and counts what it is told."""
+
+    size: int = 5
+
+    def init(self, key):
+        return {"walls": jnp.zeros((), jnp.int32), "told": jnp.zeros((), jnp.int32)}
+
+    def propose(self, state, key, count):
+        domain, _ = build(tiny("dr"))
+        levels = jax.vmap(domain.generator("simple"))(jax.random.split(key, count))
+        places = jnp.arange(self.size**2).reshape(self.size, self.size)
+        walls = jnp.broadcast_to(places < state["walls"], levels.wall_map.shape)
+        for x, y in (levels.goal.T, levels.start.T):
+            walls = walls.at[jnp.arange(count), y, x].set(False)
+        return dataclasses.replace(levels, wall_map=walls), {"walls": jnp.full(count, state["walls"])}
+
+    def learn(self, state, proposal, feedback, key):
+        after = {"walls": proposal["walls"][0] + 1, "told": state["told"] + len(feedback)}
+        return after, {"walls": after["walls"], "finished": feedback[0].finished.sum()}
+
+
+def test_a_source_learns_from_new_levels_only():
+    states, rows = cycles(changed("plr-robust", source=CountingSource()), 12)
+    assert {int(row["teacher/kind"]) for row in rows} == {NEW, REPLAY}
+    for before, after, row in zip(states, states[1:], rows):
+        was_new = int(row["teacher/kind"]) == NEW
+        learned = int(after.teacher.source["walls"]) - int(before.teacher.source["walls"])
+        assert learned == int(was_new)
+        # An integer that was not measured is 0.
+        assert (int(row["teacher/source/walls"]) > 0) == was_new
+        if was_new:
+            assert float(row["level/walls"]) <= int(before.teacher.source["walls"])
+    assert int(states[-1].teacher.source["told"]) == sum(int(row["teacher/kind"]) == NEW for row in rows)
+
+
+def test_a_source_without_replay_learns_in_every_cycle():
+    states, rows = cycles(changed("dr", source=CountingSource()), 3)
+    assert [int(state.teacher.source["walls"]) for state in states] == [0, 1, 2, 3]
+    assert [int(row["teacher/source/walls"]) for row in rows] == [1, 2, 3]
+
+
+def test_a_second_student_plays_the_same_levels_and_learns_by_itself():
+    alone, alone_rows = cycles(changed("plr"), 6)
+    both, rows = cycles(changed("plr", students=2), 6)
+    for one, two, row, alone_row in zip(alone[1:], both[1:], rows, alone_rows):
+        # The first student's run is the one it would have had alone.
+        assert digest(one.student) == digest(two.students[0])
+        assert digest(one.teacher.replay) == digest(two.teacher.replay)
+        assert int(two.counters.rollouts) == 2 * int(one.counters.rollouts)
+        assert row["solved"] == alone_row["solved"]
+        assert np.isfinite(row["student1/loss"]) == np.isfinite(row["student/loss"])
+    first, second = both[-1].students
+    assert digest(first.network) != digest(second.network)
+    assert digest(both[0].students[1].network) != digest(second.network)
+
+
+def test_each_student_can_have_its_own_levels():
+    states, rows = cycles(changed("plr-robust", students=2, own_levels=True), 12)
+    kinds = [int(row["teacher/kind"]) for row in rows]
+    assert {NEW, REPLAY} == set(kinds)
+    first, second = states[-1].teacher.replays
+    assert int(first.buffer.size) > 0
+    assert int(second.buffer.size) == int(rows[-1]["teacher/buffer1/buffer_size"]) > 0
+    assert digest(first.buffer.scores) != digest(second.buffer.scores)
+    replay = next(index for index, kind in enumerate(kinds) if kind == REPLAY)
+    drawn = [past.replayed for past in states[replay + 1].teacher.replays]
+    assert digest(drawn[0]) != digest(drawn[1])
+
+
+@dataclass(frozen=True)
+class LengthNovelty:
+    """The largest number met on a level, and one more for each batch: the simplest that remembers and learns."""
+
+    def remembered(self, points_shape):
+        return {"farthest": Remembered("last", (points_shape[1],))}
+
+    def init(self, points_shape):
+        return jnp.zeros((), jnp.float32)
+
+    def score(self, state, met, buffer):
+        return jnp.abs(met.points.values).max(axis=(1, 2)) + state
+
+    def memory(self, state, met):
+        return {"farthest": jnp.abs(met.points.values).max(axis=1)}
+
+    def learn(self, state, met, slots, enters, key, mesh=None):
+        return state + jnp.where(enters, 1.0, 0.0)
+
+    def rescore(self, state, buffer):
+        return buffer.memory["farthest"].max(axis=1) + state
+
+    def metrics(self, state, buffer):
+        return {"batches": state}
+
+
+def test_another_novelty_remembers_and_rescores():
+    states, rows = cycles(changed("plr-robust", novelty=LengthNovelty(), alpha=Constant(1.0)), 12)
+    assert int(rows[-1]["teacher/batches"]) > 1
+    buffer = states[-1].teacher.replay.buffer
+    size = int(buffer.size)
+    assert buffer.columns == ("regret", "novelty")
+    expected = np.asarray(buffer.memory["farthest"]).max(axis=1) + float(states[-1].teacher.novelty)
+    np.testing.assert_allclose(buffer.column("novelty")[:size], expected[:size], rtol=1e-6)
+    assert (np.asarray(buffer.column("novelty"))[size:] == 0).all()
+
+
+def test_impossible_curricula_are_refused():
+    source = RandomSource(lambda key: jnp.zeros(()))
+    with pytest.raises(ValueError, match="novelty needs replay"):
+        Curriculum(source, True, novelty=LengthNovelty())
+    with pytest.raises(ValueError, match="own_levels needs replay"):
+        Curriculum(source, True, students=2, own_levels=True)
+    with pytest.raises(ValueError, match="at least one student"):
+        Curriculum(source, True, students=0)
+    _, setup = build(tiny("plr-robust"))
+    with pytest.raises(ValueError, match="own_levels must be False"):
+        dataclasses.replace(setup.curriculum, own_levels=True, students=2, novelty=LengthNovelty())
+    with pytest.raises(ValueError, match="has 2 students, got settings of 1"):
+        dataclasses.replace(setup, curriculum=dataclasses.replace(setup.curriculum, students=2))
