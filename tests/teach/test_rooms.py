@@ -112,7 +112,7 @@ def test_each_student_can_have_its_own_levels():
 
 @dataclass(frozen=True)
 class LengthNovelty:
-    """The largest number met on a level, and one more for each batch: the simplest that remembers and learns."""
+    """The largest number met on a level, and one more for each batch: it remembers, learns and rescores."""
 
     def remembered(self, points_shape):
         return {"farthest": Remembered("last", (points_shape[1],))}
