@@ -49,6 +49,7 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 
 WITHOUT_JAX = (
     "cenie.settings",
+    "cenie.run.compilation",
     "cenie.run.config",
     "cenie.run.continuation",
     "cenie.run.presets",
