@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cenie import __version__, settings
+from cenie.devices import to_host
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
@@ -28,6 +29,7 @@ from cenie.run.continuation import (
     read_facts,
     with_decay,
 )
+from cenie.run.devices import unused_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, config_hash, differing_settings, write_json
 from cenie.run.evaluate import evaluate, solved_rates, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
@@ -57,7 +59,7 @@ class Counts:
 
     @staticmethod
     def of(counters: Counters, index: tuple[int, ...] = ()) -> "Counts":
-        values = jax.device_get((counters.cycles, counters.rollouts, counters.updates))
+        values = to_host((counters.cycles, counters.rollouts, counters.updates))
         return Counts(*(int(value[index]) for value in values))
 
 
@@ -162,6 +164,9 @@ def _open(
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
         progress.note(message)
+    are_cores = jax.default_backend() == "cpu"
+    for message in unused_devices(config, jax.device_count(), are_cores=are_cores):
+        progress.note(message)
     for path in (directory.metrics, directory.timing, directory.evaluations):
         cut_after(path, cycle if cycle else -1)
     write_json(directory.config, settings.to_data(config))
@@ -251,7 +256,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
     run.state, history, metrics = advance(run.state, updates=jnp.asarray(run.config.updates, jnp.int32))
-    history, metrics = jax.device_get((history, metrics))
+    history, metrics = to_host((history, metrics))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
