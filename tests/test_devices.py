@@ -1,11 +1,19 @@
 """Splitting, sharing and gathering: two host devices must find what one finds, in one process or in two."""
 
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cenie import devices
+from tests.processes import run
 
 MESH = devices.level_mesh(2)
 
@@ -82,3 +90,54 @@ def test_a_gradient_is_averaged_once() -> None:
 def test_one_device_needs_no_mesh_and_one_process_writes() -> None:
     assert devices.level_mesh(1) is None
     assert devices.is_writer()
+
+
+def in_two_processes(*arguments: str, temporary: Path) -> list[str]:
+    """What each of two processes that share one program printed."""
+    with socket.create_server(("localhost", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "tests.processes", address]
+    both = [
+        subprocess.Popen(
+            [*command, number, *arguments],
+            cwd=Path(__file__).parents[1],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in ("0", "1")
+    ]
+    try:
+        printed = [process.communicate(timeout=240)[0] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+    assert [process.returncode for process in both] == [0, 0], "\n".join(printed)
+    return printed
+
+
+def test_two_processes_read_what_lies_on_both(tmp_path: Path) -> None:
+    first, second = (text.splitlines()[-1] for text in in_two_processes("split", temporary=tmp_path))
+    found = "0.0 2.0 4.0 6.0 8.0 8.0 0.0 1.0 True"
+    assert (first, second) == (f"{found} True", f"{found} False")
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) -> None:
+    """Evaluations, checkpoints and a resume included."""
+    together, alone, temporary = (tmp_path / name for name in ("together", "alone", "temporary"))
+    temporary.mkdir()
+    for resume in ([], ["resume"]):
+        in_two_processes("train", str(together), *resume, temporary=temporary)
+        run(str(alone), resume=bool(resume))
+    assert list(temporary.iterdir()) == []
+    ours, theirs = (
+        [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for path in (together, alone)
+    )
+    assert len(ours) == len(theirs) > 4
+    for row, other in zip(ours, theirs):
+        assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
+    assert (together / "summary.json").read_text() == (alone / "summary.json").read_text()

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 
@@ -49,6 +50,13 @@ def is_writer() -> bool:
     return jax.process_index() == 0
 
 
+def in_any_process(flag: bool) -> bool:
+    """Whether the flag is true in one of the processes, which must all ask: they stop together or not."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
 # Placing arrays, and reading them.
 
 
@@ -61,7 +69,7 @@ def everywhere(mesh: Mesh | None) -> Sharding:
 
 def place(mesh: Mesh | None, tree: Any) -> Any:
     """Put a tree on every device in full."""
-    return jax.device_put(tree, everywhere(mesh))
+    return _put(tree, everywhere(mesh))
 
 
 def split(mesh: Mesh | None, tree: Any) -> Any:
@@ -80,7 +88,7 @@ def spread(mesh: Mesh | None, rows: Any) -> Any:
         missing = -array.shape[0] % mesh.size
         return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
 
-    return jax.device_put(jax.tree.map(pad, rows), _over(mesh))
+    return _put(jax.tree.map(pad, rows), _over(mesh))
 
 
 def to_host(tree: Any) -> Any:
@@ -178,6 +186,19 @@ def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:
     turns = jnp.arange(-(-count // devices.number))
     index = turns * devices.number + lax.axis_index(devices.axis)
     return jax.tree.map(lambda array: array[jnp.minimum(index, count - 1)], rows), index < count
+
+
+def _put(tree: Any, sharding: Sharding) -> Any:
+    """`jax.device_put`; over several processes it takes NumPy arrays only, the same ones in all of them."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+
+    def put(leaf: Any) -> Any:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return jax.device_put(np.asarray(leaf), sharding)
+
+    return jax.tree.map(put, tree)
 
 
 def _over(mesh: Mesh) -> NamedSharding:

@@ -1,9 +1,12 @@
 """The host loop: run chunks of training cycles, write what happened, evaluate, checkpoint, stop well."""
 
+import contextlib
 import functools
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cenie import __version__, settings
-from cenie.devices import to_host
+from cenie.devices import in_any_process, is_writer, to_host
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
@@ -119,16 +122,16 @@ def train(
     Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
     made longer; None keeps the learning rate's schedule, and says so if that matters.
     """
-    with directory.lock() as note, GracefulStop() as stop:
+    with _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, progress, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
-            while counters.updates < config.updates and not stop.requested:
+            while counters.updates < config.updates and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
             if not finished:
@@ -138,6 +141,20 @@ def train(
             return True
         finally:
             run.sinks.close()
+
+
+@contextlib.contextmanager
+def _where_to_write(directory: RunDirectory) -> Iterator[RunDirectory]:
+    """The run directory, for the one process that writes; the others write where nobody looks.
+
+    So they all do the same, whatever a run writes: a process that took a short cut would leave the others
+    waiting for it.
+    """
+    if is_writer():
+        yield directory
+    else:
+        with tempfile.TemporaryDirectory(prefix="cenie-") as path:
+            yield RunDirectory(Path(path))
 
 
 @dataclass(frozen=True)
@@ -151,10 +168,17 @@ class _Start:
 
 
 def _open(
-    config: Config, directory: RunDirectory, progress: Progress, *, resume: bool, decay: Decay | None
+    config: Config,
+    source: RunDirectory,
+    directory: RunDirectory,
+    progress: Progress,
+    *,
+    resume: bool,
+    decay: Decay | None,
 ) -> _Run:
+    """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     if resume:
-        start = _load(config, directory, progress, decay)
+        start = _load(config, source, progress, decay)
     else:
         check_unused(directory)
         start = _begin(config)
