@@ -6,9 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
@@ -68,15 +69,16 @@ def play_once(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
     count = keys.shape[0]
-    levels, keys = _padded(levels, keys, mesh)
+    levels, keys = devices.spread(mesh, (levels, keys))
     play = _begin(environment, network, levels, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
         play = _segment(environment, network, levels, keys, play)
-        running = int(np.sum(np.asarray(play.running)[:count]))
+        running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running, count)
         if running == 0:
             break
-    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))  # pyright: ignore[reportReturnType]
+    total, solved, length = devices.to_host((play.total, play.solved, play.length))
+    return total[:count], solved[:count], length[:count]
 
 
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
@@ -97,19 +99,6 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     number = jnp.arange(count)
     entries = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), number // episodes)
     return jax.vmap(jax.random.fold_in)(entries, number % episodes)
-
-
-def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[Level, Key[Array, " m"]]:
-    """Repeat the last level until the devices share the batch evenly, and spread it over them."""
-    if mesh is None:
-        return levels, keys
-    missing = -keys.shape[0] % mesh.size
-    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
-
-    def pad(array: Array | np.ndarray) -> Array:
-        return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
-
-    return jax.device_put(jax.tree.map(pad, (levels, keys)), sharding)
 
 
 @eqx.filter_jit
