@@ -12,6 +12,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 Level = PyTree[Any]
 """A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""
 
+Prepared = PyTree[Any]
+"""What an environment plays: the level itself, or what `Environment.prepare` made of it."""
+
 Observation = PyTree[Any]
 EnvState = PyTree[Any]
 Memory = PyTree[Any]

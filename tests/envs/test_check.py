@@ -34,6 +34,15 @@ class Walk(Environment):
     observation_space: PyTree = eqx.field(static=True, default=Box((2,), -20.0, 20.0))
     action_space: Space = eqx.field(static=True, default=Discrete(2))
 
+    def prepare(self, level: Array):
+        if self.fault == "nothing prepared":
+            return ()
+        if self.fault == "unbatched prepare":
+            return level if level > 0 else -level
+        if self.fault == "print in prepare":
+            print("preparing")
+        return level
+
     def reset(self, key: PRNGKeyArray, level: Array):
         start = jnp.float32(0.0) if self.fault == "level ignored" else level
         state = {"place": start, "time": jnp.int32(0), "noise": jax.random.uniform(key)}
@@ -127,6 +136,9 @@ FAULTS = {
     "solved too early": "solved is set in the middle",
     "not a step": "must return a cenie.types.Step",
     "level ignored": "level is ignored",
+    "nothing prepared": "prepare returns no arrays",
+    "unbatched prepare": "cannot be compiled",
+    "print in prepare": "prepare has side effects",
 }
 
 
@@ -146,6 +158,16 @@ def test_every_planted_fault_is_named(fault, capsys):
     for problem in found:
         assert ";" in problem or ":" in problem, "a problem comes with advice"
     assert any(re.search(FAULTS[fault], problem) for problem in found), found
+
+
+def test_the_prepared_level_is_played():
+    class Shifted(Walk):
+        """A level that only means something once it is prepared."""
+
+        def prepare(self, level):
+            return level["place"]
+
+    assert alarms(Shifted(""), {"place": LEVEL}, {"place": OTHER}) == []
 
 
 @pytest.mark.parametrize(

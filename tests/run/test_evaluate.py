@@ -1,5 +1,6 @@
 """Playing held-out levels: limits, rewards, keys, padding and the score of a suite."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,6 +85,20 @@ def test_large_and_small_mazes_share_one_compiled_program():
     play([shortened[0], small[0]])
     play([shortened[1], small[1]])
     assert module._segment._cached._cache_size() == before + 1
+
+
+def test_the_prepared_level_is_played():
+    class Prepared(type(DOMAIN.environment)):
+        """A maze whose time limit is halved in what it plays."""
+
+        def prepare(self, level):
+            return eqx.tree_at(lambda level: level.time_limit, level, level.time_limit // 2)
+
+    levels = DOMAIN.stack([corridor(5, 10), corridor(5, 9)])
+    keys = jax.vmap(jax.random.key)(jnp.arange(2))
+    _, solved, length = play_once(Prepared(MazeConfig(num_actions=3)), AlwaysForward(), levels, keys)
+    np.testing.assert_array_equal(solved, [True, False])
+    np.testing.assert_array_equal(length, [5, 4])
 
 
 def test_more_episodes_keep_the_first_ones():

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie.types import EnvState, Level, Observation, Step
+from cenie.types import EnvState, Level, Observation, Prepared, Step
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,12 @@ Space = Discrete | Box
 class Environment(eqx.Module):
     """A family of tasks indexed by a level. Pure: all randomness comes from the keys.
 
-    The level is an argument of `step` rather than a part of the state, because it never changes during
+    What is played is an argument of `step` rather than a part of the state, because it never changes during
     an episode: a rollout can then keep it outside the loop that carries the state.
     Functions take one level and one state; callers `vmap` over the level axis.
+
+    A caller prepares a level once and passes the result to every `reset` and `step`. Teachers store and
+    edit levels only, so whatever is costly to derive from one (a track's tiles, a terrain) belongs there.
     """
 
     max_steps: eqx.AbstractVar[int]
@@ -51,12 +54,16 @@ class Environment(eqx.Module):
 
     action_space: eqx.AbstractVar[Space]
 
-    @abc.abstractmethod
-    def reset(self, key: PRNGKeyArray, level: Level) -> tuple[Observation, EnvState]:
-        """Begin an episode of the level. Consumes the key."""
+    def prepare(self, level: Level) -> Prepared:
+        """What `reset` and `step` take in the place of the level; the level itself by default."""
+        return level
 
     @abc.abstractmethod
-    def step(self, key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> Step:
+    def reset(self, key: PRNGKeyArray, level: Prepared) -> tuple[Observation, EnvState]:
+        """Begin an episode of the prepared level. Consumes the key."""
+
+    @abc.abstractmethod
+    def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
         """Advance one step. Consumes the key. Does not restart a finished episode."""
 
 
@@ -120,7 +127,9 @@ class Domain:
         return self.generators[self.roles.get(name, name)]
 
 
-def batched_reset(environment: Environment, key: PRNGKeyArray, levels: Level) -> tuple[Observation, EnvState]:
-    """`reset` over the leading axis of `levels`, one key each. Consumes the key."""
+def batched_reset(
+    environment: Environment, key: PRNGKeyArray, levels: Prepared
+) -> tuple[Observation, EnvState]:
+    """`reset` over the leading axis of prepared levels, one key each. Consumes the key."""
     count = jax.tree.leaves(levels)[0].shape[0]
     return jax.vmap(environment.reset)(jax.random.split(key, count), levels)

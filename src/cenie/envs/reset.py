@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment, batched_reset
-from cenie.types import EnvState, Level, Observation, Step
+from cenie.types import EnvState, Observation, Prepared, Step
 
 
 class ObservingEnvironment(Environment):
@@ -18,14 +18,14 @@ class ObservingEnvironment(Environment):
     """
 
     @abc.abstractmethod
-    def observe(self, level: Level, state: EnvState) -> Observation:
+    def observe(self, level: Prepared, state: EnvState) -> Observation:
         """The observation of a state; the one that `reset` and `step` return with it."""
 
 
 def step_and_restart(
-    environment: Environment, key: PRNGKeyArray, levels: Level, states: EnvState, actions: Array
+    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of levels, and begin the same level again where an episode ended. Consumes the key.
+    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the key.
 
     All arguments but the key have the level axis first. The observation and the state of the `Step` are
     those to go on with, after the restart; its reward and flags are those of the step that was made. The

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation
+from cenie.types import EnvState, Level, Memory, Observation, Prepared
 
 SEGMENT = 128
 """Steps between two looks at which episodes are still running."""
@@ -69,9 +69,10 @@ def play_once(
     """Return, solved flag and length of one episode on each level; one key per level."""
     count = keys.shape[0]
     levels, keys = _padded(levels, keys, mesh)
-    play = _begin(environment, network, levels, keys)
+    prepared = _prepare(environment, levels)
+    play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, levels, keys, play)
+        play = _segment(environment, network, prepared, keys, play)
         running = int(np.sum(np.asarray(play.running)[:count]))
         progress(count - running, count)
         if running == 0:
@@ -113,7 +114,12 @@ def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[L
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"]) -> _Play:
+def _prepare(environment: Environment, levels: Level) -> Prepared:
+    return jax.vmap(environment.prepare)(levels)
+
+
+@eqx.filter_jit
+def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
     observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
     count = keys.shape[0]
@@ -131,7 +137,7 @@ def _begin(environment: Environment, network: Network, levels: Level, keys: Key[
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"], play: _Play
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], play: _Play
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
