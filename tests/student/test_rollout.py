@@ -110,6 +110,7 @@ def test_nothing_optional_is_kept_unasked() -> None:
     assert plain.final_value is None
     assert plain.final_observation is None
     assert plain.features is None
+    assert plain.final_state is None
     np.testing.assert_array_equal(plain.action, ROLLOUT.action)
 
 

@@ -1,4 +1,4 @@
-"""The one auto-reset rule: a finished episode starts the same level again."""
+"""Steps of a batch of levels, and the one auto-reset rule: a finished episode starts the same level again."""
 
 import abc
 
@@ -47,6 +47,19 @@ def step_and_restart(
         observation = choose(first, made.observation)
     step = Step(observation, state, made.reward, made.terminated, made.truncated, made.solved)
     return step, made.observation
+
+
+def step_only(
+    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+) -> tuple[Step, Observation]:
+    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the key.
+
+    Takes and returns what `step_and_restart` does. A rollout as long as the episode ends with its last state,
+    which is how a design environment hands over the level that was made in it.
+    """
+    count = jax.tree.leaves(levels)[0].shape[0]
+    made = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
+    return made, made.observation
 
 
 def _like(flags: Bool[Array, " n"], array: Array) -> Bool[Array, "n ..."]:

@@ -39,6 +39,7 @@ def collect(
     keep_final_observation: bool = False,
     keep_features: bool = False,
     keep_entropy: bool = False,
+    keep_final_state: bool = False,
 ) -> Rollout:
     """Play `num_steps` steps of each level with sampled actions, from new episodes. Consumes the key.
 
@@ -87,6 +88,9 @@ def collect(
     play, record = jax.lax.scan(step, play, jax.random.split(key, (num_steps, 2)))
     last_value = network.step(play.memory, play.observation, play.start)[1].value
     record = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), record)
+    if keep_final_state:
+        # Not a record of every step, so it has no time axis.
+        record["final_state"] = play.state
     return Rollout(**record, memory=memory, last_value=last_value, masked=play.masked)
 
 
