@@ -1,9 +1,10 @@
 """What a domain must provide: an environment, its spaces, and the record that bundles its parts."""
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -71,20 +72,47 @@ class Environment(eqx.Module):
 class SuiteEntry:
     """One row of a test suite: `variant` tells apart the entries that share a `level` name.
 
-    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator.
+    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator. The score of
+    an episode is 1 if it was solved and 0 if not; with `bounds` it is the return, on a scale on which the
+    first bound is 0 and the second 1 (returns outside are not clipped, which would bias the means).
     """
 
     level: str
     variant: str
     draw: Callable[[np.random.Generator], Level]
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds or (0.0, 1.0)
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(
+                f"bounds of {self.level!r} must be two finite numbers, the lower one first, got {self.bounds}"
+            )
+
+    def score(self, episode_return: float, solved: bool) -> float:
+        """How good an episode was, for means over levels."""
+        if self.bounds is None:
+            return float(solved)
+        low, high = self.bounds
+        return (episode_return - low) / (high - low)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of held-out levels. Its score is the mean over level names of the mean over variants."""
+    """A named set of held-out levels. Its score is the mean over level names of the mean over variants.
+
+    `environment` is what its levels are played in, if not the one that students train in: one whose rewards
+    are not shaped, say. Both must have the same spaces.
+    """
 
     name: str
     entries: Sequence[SuiteEntry]
+    environment: Environment | None = None
+
+    @property
+    def measure(self) -> Literal["solved", "score"]:
+        """What its scores are, in a word: rates of `solved` episodes, or normalised returns among them."""
+        return "solved" if all(entry.bounds is None for entry in self.entries) else "score"
 
     def draw(self, seed: int, episodes: int) -> tuple[list[tuple[str, str, int]], list[Level]]:
         """Levels for `episodes` episodes of each entry, and their (level, variant, episode) labels.

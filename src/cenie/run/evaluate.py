@@ -42,20 +42,20 @@ def evaluate(
     mesh: Mesh | None = None,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
-    """Rows of `episodes` episodes on every entry of the suite.
+    """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
     and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
     """
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
-    returns, solved, lengths = play_once(
-        domain.environment, network, domain.stack(levels), keys, mesh, progress
-    )
-    return [
-        EvaluationRow(suite.name, level, variant, episode, float(r), bool(s), int(n))
-        for (level, variant, episode), r, s, n in zip(labels, returns, solved, lengths, strict=True)
-    ]
+    environment = domain.environment if suite.environment is None else suite.environment
+    results = play_once(environment, network, domain.stack(levels), keys, mesh, progress)
+    rows = []
+    for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
+        score = suite.entries[number // episodes].score(float(total), bool(solved))
+        rows.append(EvaluationRow(suite.name, *label, float(total), bool(solved), score, int(length)))
+    return rows
 
 
 def play_once(
@@ -80,17 +80,27 @@ def play_once(
     return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))  # pyright: ignore[reportReturnType]
 
 
+def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
+    """Score of each level name: the mean over its variants and episodes. Solved rates, if no entry of the
+    suite has bounds."""
+    return _level_means((row.level, row.score) for row in rows)
+
+
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Solved rate of each level name: the mean over its variants and episodes."""
-    groups: dict[str, list[bool]] = {}
-    for row in rows:
-        groups.setdefault(row.level, []).append(row.solved)
-    return {level: float(np.mean(flags)) for level, flags in groups.items()}
+    """Solved rate of each level name, whatever the suite calls its score."""
+    return _level_means((row.level, row.solved) for row in rows)
 
 
-def suite_mean(rates: Mapping[str, float]) -> float:
+def _level_means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for level, value in values:
+        groups.setdefault(level, []).append(value)
+    return {level: float(np.mean(group)) for level, group in groups.items()}
+
+
+def suite_mean(scores: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has."""
-    return float(np.mean(list(rates.values())))
+    return float(np.mean(list(scores.values())))
 
 
 def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cenie import __version__, settings
+from cenie.envs.base import Domain, Suite
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
@@ -28,19 +29,23 @@ from cenie.run.continuation import (
     read_facts,
     with_decay,
 )
-from cenie.run.directory import RunDirectory, RunDirectoryError, config_hash, differing_settings, write_json
-from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+from cenie.run.directory import (
+    FORMAT,
+    RunDirectory,
+    RunDirectoryError,
+    config_hash,
+    differing_settings,
+    write_json,
+)
+from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
-from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
+from cenie.run.metrics import EvaluationTable, JsonLines, check_format, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.watch import Watch, remedy, too_short
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
-
-FORMAT = 1
-"""Version of the run directory's layout, written to `summary.json`."""
 
 
 class TrainingDiverged(Exception):
@@ -69,7 +74,8 @@ class _Run:
     directory: RunDirectory
     progress: Progress
     setup: Setup
-    domain: Any
+    domain: Domain
+    suite: Suite
     state: TrainState
     metrics: JsonLines
     timing: JsonLines
@@ -152,6 +158,7 @@ def _open(
     config: Config, directory: RunDirectory, progress: Progress, *, resume: bool, decay: Decay | None
 ) -> _Run:
     if resume:
+        check_format(directory.evaluations)
         start = _load(config, directory, progress, decay)
     else:
         check_unused(directory)
@@ -171,6 +178,7 @@ def _open(
         progress=progress,
         setup=setup,
         domain=domain,
+        suite=domain.suites[config.run.suite](),
         state=place(setup, start.state),
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
@@ -261,9 +269,8 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     for row in rows:
         run.sinks.log(row)
         _watch(run, row)
-    run.progress.advance(
-        counters.updates, counters.rollouts * run.steps_per_rollout, steps / seconds, rows[-1]
-    )
+    env_steps = counters.rollouts * run.steps_per_rollout
+    run.progress.advance(counters.updates, env_steps, steps / seconds, rows[-1], run.suite.measure)
     _stop_if_diverged(run, counters)
     finished = counters.updates >= run.config.updates
     if finished or _crossed(before.updates, counters.updates, run.config.run.evaluate_every):
@@ -298,8 +305,7 @@ def _metrics_rows(
 
 
 def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
-    config = run.config.run
-    suite = run.domain.suites[config.suite]()
+    config, suite = run.config.run, run.suite
     with run.progress.evaluation(suite.name) as on_progress:
         rows = evaluate(
             run.domain,
@@ -312,9 +318,9 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
         )
     env_steps = counters.rollouts * run.steps_per_rollout
     run.table.write(counters.cycles, counters.updates, env_steps, rows)
-    rates = solved_rates(rows)
-    run.sinks.log({"cycle": counters.cycles, f"solved/{suite.name}": suite_mean(rates)})
-    run.progress.evaluated(counters.updates, suite.name, rates, suite_mean(rates))
+    score = suite_mean(level_scores(rows))
+    run.sinks.log({"cycle": counters.cycles, f"{suite.measure}/{suite.name}": score})
+    run.progress.evaluated(counters.updates, suite.name, suite.measure, score)
     if run.fit is not None and counters.cycles:
         run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
@@ -369,13 +375,13 @@ def _write_summary(run: _Run, counters: Counts) -> None:
     table = run.table.read()
     suite = run.config.run.suite
     untrained, trained = (
-        solved_rates(row for cycle, row in table if cycle == wanted and row.suite == suite)
+        level_scores(row for cycle, row in table if cycle == wanted and row.suite == suite)
         for wanted in (0, counters.cycles)
     )
     notes = [
         f"{run.directory.evaluations.name} has no evaluation on {suite} {when} training"
-        for rates, when in ((untrained, "before"), (trained, "after"))
-        if not rates
+        for scores, when in ((untrained, "before"), (trained, "after"))
+        if not scores
     ]
     found = {
         run.directory.metrics.name: run.metrics.found(),
@@ -397,6 +403,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "updates": counters.updates,
             "env_steps": counters.rollouts * run.steps_per_rollout,
             "suite": suite,
+            "measure": run.suite.measure,
             "untrained": untrained,
             "trained": trained,
             "failed_checkpoints": run.failed_checkpoints,
@@ -405,7 +412,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "notes": notes,
         },
     )
-    run.progress.finished(run.directory.path, suite, untrained, trained)
+    run.progress.finished(run.directory.path, suite, run.suite.measure, untrained, trained)
 
 
 def _crossed(before: int, after: int, every: int) -> bool:
