@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cenie.envs.base import Domain, Environment, Suite, SuiteEntry
     from cenie.envs.check import check_environment
     from cenie.run.build import build
-    from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+    from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
     from cenie.run.presets import preset
     from cenie.teach.curriculum import Curriculum, Editing, Replay
     from cenie.teach.cycle import cycle, cycles, init
@@ -43,6 +43,7 @@ __all__ = [
     "cycles",
     "evaluate",
     "init",
+    "level_scores",
     "preset",
     "solved_rates",
     "state_action_features",
@@ -69,6 +70,7 @@ _HOME = {
     "cycles": "cenie.teach.cycle",
     "evaluate": "cenie.run.evaluate",
     "init": "cenie.teach.cycle",
+    "level_scores": "cenie.run.evaluate",
     "preset": "cenie.run.presets",
     "solved_rates": "cenie.run.evaluate",
     "state_action_features": "cenie.bridges.features",

@@ -1,16 +1,17 @@
 """What a domain must provide: an environment, its spaces, and the record that bundles its parts."""
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie.types import EnvState, Level, Observation, Step
+from cenie.types import EnvState, Level, Observation, Prepared, Step
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,12 @@ Space = Discrete | Box
 class Environment(eqx.Module):
     """A family of tasks indexed by a level. Pure: all randomness comes from the keys.
 
-    The level is an argument of `step` rather than a part of the state, because it never changes during
+    What is played is an argument of `step` rather than a part of the state, because it never changes during
     an episode: a rollout can then keep it outside the loop that carries the state.
     Functions take one level and one state; callers `vmap` over the level axis.
+
+    A caller prepares a level once and passes the result to every `reset` and `step`. Teachers store and
+    edit levels only, so whatever is costly to derive from one (a track's tiles, a terrain) belongs there.
     """
 
     max_steps: eqx.AbstractVar[int]
@@ -51,12 +55,16 @@ class Environment(eqx.Module):
 
     action_space: eqx.AbstractVar[Space]
 
-    @abc.abstractmethod
-    def reset(self, key: PRNGKeyArray, level: Level) -> tuple[Observation, EnvState]:
-        """Begin an episode of the level. Consumes the key."""
+    def prepare(self, level: Level) -> Prepared:
+        """What `reset` and `step` take in the place of the level; the level itself by default."""
+        return level
 
     @abc.abstractmethod
-    def step(self, key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> Step:
+    def reset(self, key: PRNGKeyArray, level: Prepared) -> tuple[Observation, EnvState]:
+        """Begin an episode of the prepared level. Consumes the key."""
+
+    @abc.abstractmethod
+    def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
         """Advance one step. Consumes the key. Does not restart a finished episode."""
 
 
@@ -64,20 +72,47 @@ class Environment(eqx.Module):
 class SuiteEntry:
     """One row of a test suite: `variant` tells apart the entries that share a `level` name.
 
-    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator.
+    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator. The score of
+    an episode is 1 if it was solved and 0 if not; with `bounds` it is the return, on a scale on which the
+    first bound is 0 and the second 1 (returns outside are not clipped, which would bias the means).
     """
 
     level: str
     variant: str
     draw: Callable[[np.random.Generator], Level]
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds or (0.0, 1.0)
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(
+                f"bounds of {self.level!r} must be two finite numbers, the lower one first, got {self.bounds}"
+            )
+
+    def score(self, episode_return: float, solved: bool) -> float:
+        """How good an episode was, for means over levels."""
+        if self.bounds is None:
+            return float(solved)
+        low, high = self.bounds
+        return (episode_return - low) / (high - low)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of held-out levels. Its score is the mean over level names of the mean over variants."""
+    """A named set of held-out levels. Its score is the mean over level names of the mean over variants.
+
+    `environment` is what its levels are played in, if not the one that students train in: one whose rewards
+    are not shaped, say. Both must have the same spaces.
+    """
 
     name: str
     entries: Sequence[SuiteEntry]
+    environment: Environment | None = None
+
+    @property
+    def measure(self) -> Literal["solved", "score"]:
+        """What its scores are, in a word: rates of `solved` episodes, or normalised returns among them."""
+        return "solved" if all(entry.bounds is None for entry in self.entries) else "score"
 
     def draw(self, seed: int, episodes: int) -> tuple[list[tuple[str, str, int]], list[Level]]:
         """Levels for `episodes` episodes of each entry, and their (level, variant, episode) labels.
@@ -120,7 +155,9 @@ class Domain:
         return self.generators[self.roles.get(name, name)]
 
 
-def batched_reset(environment: Environment, key: PRNGKeyArray, levels: Level) -> tuple[Observation, EnvState]:
-    """`reset` over the leading axis of `levels`, one key each. Consumes the key."""
+def batched_reset(
+    environment: Environment, key: PRNGKeyArray, levels: Prepared
+) -> tuple[Observation, EnvState]:
+    """`reset` over the leading axis of prepared levels, one key each. Consumes the key."""
     count = jax.tree.leaves(levels)[0].shape[0]
     return jax.vmap(environment.reset)(jax.random.split(key, count), levels)

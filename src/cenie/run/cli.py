@@ -23,6 +23,7 @@ from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.durable import WriteError
 from cenie.run.memory import evaluation_needs, memory_problems, training_needs
+from cenie.run.metrics import check_format
 from cenie.run.output import printable
 from cenie.run.presets import preset
 from cenie.run.sinks import missing_sinks
@@ -53,7 +54,7 @@ EVALUATE = """\
 cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
 
 plays held-out levels with the last student of a run and writes one row per episode to DIR;
-with --checkpoints N: with the last N students, and prints the mean of their solved rates
+with --checkpoints N: with the last N students, and prints the mean of their scores
 """
 
 _SWITCHES = ("new_name",)
@@ -157,6 +158,7 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
         text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
         sys.stdout.write(f"{printable(text)}\n")
         return OK
+    check_format(directory.evaluations)
     return _start(config, path, resume=True, decay=decay)
 
 

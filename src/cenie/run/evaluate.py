@@ -13,7 +13,7 @@ from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation
+from cenie.types import EnvState, Level, Memory, Observation, Prepared
 
 SEGMENT = 128
 """Steps between two looks at which episodes are still running."""
@@ -43,20 +43,20 @@ def evaluate(
     mesh: Mesh | None = None,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
-    """Rows of `episodes` episodes on every entry of the suite.
+    """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
     and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
     """
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
-    returns, solved, lengths = play_once(
-        domain.environment, network, domain.stack(levels), keys, mesh, progress
-    )
-    return [
-        EvaluationRow(suite.name, level, variant, episode, float(r), bool(s), int(n))
-        for (level, variant, episode), r, s, n in zip(labels, returns, solved, lengths, strict=True)
-    ]
+    environment = domain.environment if suite.environment is None else suite.environment
+    results = play_once(environment, network, domain.stack(levels), keys, mesh, progress)
+    rows = []
+    for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
+        score = suite.entries[number // episodes].score(float(total), bool(solved))
+        rows.append(EvaluationRow(suite.name, *label, float(total), bool(solved), score, int(length)))
+    return rows
 
 
 def play_once(
@@ -70,9 +70,10 @@ def play_once(
     """Return, solved flag and length of one episode on each level; one key per level."""
     count = keys.shape[0]
     levels, keys = devices.spread(mesh, (levels, keys))
-    play = _begin(environment, network, levels, keys)
+    prepared = _prepare(environment, levels)
+    play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, levels, keys, play)
+        play = _segment(environment, network, prepared, keys, play)
         running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running, count)
         if running == 0:
@@ -81,17 +82,27 @@ def play_once(
     return total[:count], solved[:count], length[:count]
 
 
+def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
+    """Score of each level name: the mean over its variants and episodes. Solved rates, if no entry of the
+    suite has bounds."""
+    return _level_means((row.level, row.score) for row in rows)
+
+
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Solved rate of each level name: the mean over its variants and episodes."""
-    groups: dict[str, list[bool]] = {}
-    for row in rows:
-        groups.setdefault(row.level, []).append(row.solved)
-    return {level: float(np.mean(flags)) for level, flags in groups.items()}
+    """Solved rate of each level name, whatever the suite calls its score."""
+    return _level_means((row.level, row.solved) for row in rows)
 
 
-def suite_mean(rates: Mapping[str, float]) -> float:
+def _level_means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for level, value in values:
+        groups.setdefault(level, []).append(value)
+    return {level: float(np.mean(group)) for level, group in groups.items()}
+
+
+def suite_mean(scores: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has."""
-    return float(np.mean(list(rates.values())))
+    return float(np.mean(list(scores.values())))
 
 
 def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
@@ -102,7 +113,12 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"]) -> _Play:
+def _prepare(environment: Environment, levels: Level) -> Prepared:
+    return jax.vmap(environment.prepare)(levels)
+
+
+@eqx.filter_jit
+def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
     observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
     count = keys.shape[0]
@@ -120,7 +136,7 @@ def _begin(environment: Environment, network: Network, levels: Level, keys: Key[
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"], play: _Play
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], play: _Play
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
+from cenie.envs.base import Domain, Suite
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
@@ -33,19 +34,23 @@ from cenie.run.continuation import (
     with_decay,
 )
 from cenie.run.devices import unused_devices
-from cenie.run.directory import RunDirectory, RunDirectoryError, config_hash, differing_settings, write_json
-from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+from cenie.run.directory import (
+    FORMAT,
+    RunDirectory,
+    RunDirectoryError,
+    config_hash,
+    differing_settings,
+    write_json,
+)
+from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
-from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
+from cenie.run.metrics import EvaluationTable, JsonLines, check_format, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.watch import Watch, remedy, too_short
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
-
-FORMAT = 1
-"""Version of the run directory's layout, written to `summary.json`."""
 
 
 class TrainingDiverged(Exception):
@@ -74,7 +79,8 @@ class _Run:
     directory: RunDirectory
     progress: Progress
     setup: Setup
-    domain: Any
+    domain: Domain
+    suite: Suite
     state: TrainState
     metrics: JsonLines
     timing: JsonLines
@@ -178,6 +184,7 @@ def _open(
 ) -> _Run:
     """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     if resume:
+        check_format(source.evaluations)
         start = _load(config, source, progress, decay)
     else:
         check_unused(directory)
@@ -200,6 +207,7 @@ def _open(
         progress=progress,
         setup=setup,
         domain=domain,
+        suite=domain.suites[config.run.suite](),
         state=place(setup, start.state),
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
@@ -290,9 +298,8 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     for row in rows:
         run.sinks.log(row)
         _watch(run, row)
-    run.progress.advance(
-        counters.updates, counters.rollouts * run.steps_per_rollout, steps / seconds, rows[-1]
-    )
+    env_steps = counters.rollouts * run.steps_per_rollout
+    run.progress.advance(counters.updates, env_steps, steps / seconds, rows[-1], run.suite.measure)
     _stop_if_diverged(run, counters)
     finished = counters.updates >= run.config.updates
     if finished or _crossed(before.updates, counters.updates, run.config.run.evaluate_every):
@@ -327,8 +334,7 @@ def _metrics_rows(
 
 
 def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
-    config = run.config.run
-    suite = run.domain.suites[config.suite]()
+    config, suite = run.config.run, run.suite
     with run.progress.evaluation(suite.name) as on_progress:
         rows = evaluate(
             run.domain,
@@ -341,9 +347,9 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
         )
     env_steps = counters.rollouts * run.steps_per_rollout
     run.table.write(counters.cycles, counters.updates, env_steps, rows)
-    rates = solved_rates(rows)
-    run.sinks.log({"cycle": counters.cycles, f"solved/{suite.name}": suite_mean(rates)})
-    run.progress.evaluated(counters.updates, suite.name, rates, suite_mean(rates))
+    score = suite_mean(level_scores(rows))
+    run.sinks.log({"cycle": counters.cycles, f"{suite.measure}/{suite.name}": score})
+    run.progress.evaluated(counters.updates, suite.name, suite.measure, score)
     if run.fit is not None and counters.cycles:
         run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
@@ -398,13 +404,13 @@ def _write_summary(run: _Run, counters: Counts) -> None:
     table = run.table.read()
     suite = run.config.run.suite
     untrained, trained = (
-        solved_rates(row for cycle, row in table if cycle == wanted and row.suite == suite)
+        level_scores(row for cycle, row in table if cycle == wanted and row.suite == suite)
         for wanted in (0, counters.cycles)
     )
     notes = [
         f"{run.directory.evaluations.name} has no evaluation on {suite} {when} training"
-        for rates, when in ((untrained, "before"), (trained, "after"))
-        if not rates
+        for scores, when in ((untrained, "before"), (trained, "after"))
+        if not scores
     ]
     found = {
         run.directory.metrics.name: run.metrics.found(),
@@ -426,6 +432,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "updates": counters.updates,
             "env_steps": counters.rollouts * run.steps_per_rollout,
             "suite": suite,
+            "measure": run.suite.measure,
             "untrained": untrained,
             "trained": trained,
             "failed_checkpoints": run.failed_checkpoints,
@@ -434,7 +441,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "notes": notes,
         },
     )
-    run.progress.finished(run.directory.path, suite, untrained, trained)
+    run.progress.finished(run.directory.path, suite, run.suite.measure, untrained, trained)
 
 
 def _crossed(before: int, after: int, every: int) -> bool:
