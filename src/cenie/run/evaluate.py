@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from cenie.envs.base import Domain, Environment, Suite
+from cenie.run.config import EPISODES_AT_ONCE
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Prepared
@@ -40,17 +41,22 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
+    and checkpoints are compared on the same draws. At most `at_once` episodes are played side by side, which
+    bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished, total)` is
+    called now and then.
     """
+    environment = _environment(domain, suite)
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
-    environment = domain.environment if suite.environment is None else suite.environment
-    results = play_once(environment, network, domain.stack(levels), keys, mesh, progress)
+    results = play_once(
+        environment, network, domain.stack(levels), keys, mesh=mesh, at_once=at_once, progress=progress
+    )
     rows = []
     for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
         score = suite.entries[number // episodes].score(float(total), bool(solved))
@@ -63,21 +69,53 @@ def play_once(
     network: Network,
     levels: Level,
     keys: Key[Array, " n"],
+    *,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
-    count = keys.shape[0]
-    levels, keys = _padded(levels, keys, mesh)
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    total = keys.shape[0]
+    # Chunks of one size, so that one compiled program plays them all.
+    size = -(-total // -(-total // at_once))
+    parts = []
+    for first in range(0, total, size):
+        part = slice(first, first + size)
+        chunk, chunk_keys = jax.tree.map(lambda array, part=part: array[part], (levels, keys))
+        parts.append(
+            _play_chunk(
+                environment,
+                network,
+                *_padded(chunk, chunk_keys, size, mesh),
+                count=chunk_keys.shape[0],
+                progress=lambda finished, first=first: progress(first + finished, total),
+            )
+        )
+    returns, solved, lengths = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return returns, solved, lengths
+
+
+def _play_chunk(
+    environment: Environment,
+    network: Network,
+    levels: Level,
+    keys: Key[Array, " n"],
+    *,
+    count: int,
+    progress: Callable[[int], None],
+) -> tuple[np.ndarray, ...]:
+    """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
     prepared = _prepare(environment, levels)
     play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
         play = _segment(environment, network, prepared, keys, play)
         running = int(np.sum(np.asarray(play.running)[:count]))
-        progress(count - running, count)
+        progress(count - running)
         if running == 0:
             break
-    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))  # pyright: ignore[reportReturnType]
+    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))
 
 
 def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
@@ -103,6 +141,19 @@ def suite_mean(scores: Mapping[str, float]) -> float:
     return float(np.mean(list(scores.values())))
 
 
+def _environment(domain: Domain, suite: Suite) -> Environment:
+    """Where the suite is played; a student must be able to read and to act there."""
+    if suite.environment is None:
+        return domain.environment
+    ours, theirs = (
+        jax.tree.flatten((each.observation_space, each.action_space))
+        for each in (domain.environment, suite.environment)
+    )
+    if ours != theirs:
+        raise ValueError(f"the environment of suite {suite.name!r} has other spaces than the domain's")
+    return suite.environment
+
+
 def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     """A key for each episode that depends on the entry and the episode, not on how many there are."""
     number = jnp.arange(count)
@@ -110,17 +161,21 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     return jax.vmap(jax.random.fold_in)(entries, number % episodes)
 
 
-def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[Level, Key[Array, " m"]]:
-    """Repeat the last level until the devices share the batch evenly, and spread it over them."""
-    if mesh is None:
-        return levels, keys
-    missing = -keys.shape[0] % mesh.size
-    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
+def _padded(
+    levels: Level, keys: Key[Array, " n"], size: int, mesh: Mesh | None
+) -> tuple[Level, Key[Array, " m"]]:
+    """Repeat the last level until there are `size` or the devices share the batch evenly, and spread it."""
+    if mesh is not None:
+        size += -size % mesh.size
+    missing = size - keys.shape[0]
 
     def pad(array: Array | np.ndarray) -> Array:
         return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
 
-    return jax.device_put(jax.tree.map(pad, (levels, keys)), sharding)
+    levels, keys = jax.tree.map(pad, (levels, keys)) if missing else (levels, keys)
+    if mesh is None:
+        return levels, keys
+    return jax.device_put((levels, keys), NamedSharding(mesh, PartitionSpec(mesh.axis_names[0])))
 
 
 @eqx.filter_jit
