@@ -47,8 +47,8 @@ def render(
 
 def episode_frames(level: MazeLevel, states: MazeState) -> UInt8[np.ndarray, "time height width 3"]:
     """A picture for each state of an episode, with the path so far."""
-    directions = np.asarray(states.direction)[:, None]
-    path = np.concatenate([np.asarray(states.position), directions], axis=1).tolist()
+    places, directions = np.asarray(states.position), np.asarray(states.direction)
+    path = [(int(x), int(y), int(direction)) for (x, y), direction in zip(places, directions, strict=True)]
     return np.stack([render(level, path[: now + 1]) for now in range(len(path))])
 
 
