@@ -104,8 +104,9 @@ def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) 
     *parents, last = path.split(".")
     node: Any = data
     for depth, name in enumerate(parents):
-        if name in node and node[name] is None:
-            node[name] = {}  # A group that was left out: its kind may follow.
+        # A group that was left out, or one of a record of which only the kind is known: its settings follow.
+        if node.get(name) is None and (name in node or set(node) == {"kind"}):
+            node[name] = {}
         node = node.get(name)
         if not isinstance(node, dict):
             problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))

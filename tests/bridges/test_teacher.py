@@ -1,5 +1,6 @@
 """The teacher for other people's loops: the same decisions, in NumPy."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -8,6 +9,10 @@ import pytest
 from cenie import Teacher
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
+from tests.teach.test_contract import count_compilations
+from tests.unchecked import unchecked
+
+PLAIN = unchecked("cenie.bridges.teacher")
 
 N, T, D = 4, 12, 3
 SMALL = {"replay.capacity": 12, "replay.min_fill": 0.5}
@@ -23,11 +28,11 @@ def edit(rng, level):
     return level | {"size": level["size"] + 1.0}
 
 
-def make(method="plr-robust", **changes):
-    settings = {"dr": {}}.get(method, SMALL | FEW if "cenie" in method else SMALL)
+def make(method="plr-robust", kind=Teacher, **changes):
+    settings = {} if method == "dr" else SMALL | FEW if "cenie" in str(method) else SMALL
     arguments = {"generate": generate, "edit": edit, "num_levels": N, "settings": settings, "seed": 5}
     arguments |= {"features": D, "points_per_level": 8}
-    return Teacher(method, **{**arguments, **changes})
+    return kind(method, **{**arguments, **changes})
 
 
 def steps(seed, n=N, t=T):
@@ -193,6 +198,113 @@ def test_rows_of_different_lengths_are_rows_padded_at_the_end():
     assert logs[0] == logs[1]
 
 
+def turned(told):
+    return {name: np.swapaxes(array, 0, 1) for name, array in told.items()}
+
+
+@pytest.mark.parametrize("method", ["plr-robust", "plr-cenie"])
+def test_arrays_of_steps_by_levels_say_so_and_mean_the_same(method):
+    """As vector environments and PyTorch buffers have them."""
+    told = steps(3)
+    as_list = {name: list(array) for name, array in turned(told).items()}
+    logs = []
+    for given in (told, told | {"layout": "levels-first"}, turned(told) | {"layout": "time-first"}):
+        teacher = make(method)
+        teacher.ask()
+        logs.append(teacher.tell(**given))
+    teacher = make(method)
+    teacher.ask()
+    logs.append(teacher.tell(**as_list, layout="time-first"))
+    for log in logs[1:]:
+        assert log == pytest.approx(logs[0], rel=0, abs=0, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (turned(steps(0)), "reward: expected one row for each .* got 12; it looks time-first: pass layout="),
+        (
+            {name: list(array) for name, array in turned(steps(0)).items()},
+            "reward: expected one row .* got 12; it looks time-first: pass layout='time-first'",
+        ),
+        (
+            turned(steps(0)) | {"layout": "levels-first"},
+            "reward: expected one row .*; it looks time-first: pass layout='time-first'",
+        ),
+        (
+            steps(0) | {"layout": "time-first"},
+            r"reward: expected \[step, level\] with 4 levels, got \[4, 12\]; it looks levels-first",
+        ),
+        (steps(0) | {"layout": "TN"}, "layout: must be one of levels-first, time-first, got 'TN'"),
+        (steps(0) | {"value": turned(steps(0))["value"]}, "value: expected one row .* looks time-first"),
+    ],
+)
+def test_bug_a_layout_that_does_not_fit_was_not_explained(given, message):
+    teacher = make(kind=PLAIN.Teacher)
+    task = teacher.ask()
+    with pytest.raises(ValueError, match=message):
+        teacher.tell(**given)
+    assert teacher.ask() is task
+
+
+def test_bug_features_of_the_other_layout_were_not_explained():
+    teacher = make("plr-cenie")
+    teacher.ask()
+    told = steps(0)
+    with pytest.raises(ValueError, match=r"features: .* looks time-first: pass layout='time-first'"):
+        teacher.tell(**told | {"features": np.swapaxes(told["features"], 0, 1)})
+
+
+def test_bug_as_many_steps_as_levels_were_read_in_silence():
+    """An array [4, 4] of 4 levels may be either; rows and a given layout are clear."""
+    square = steps(1, t=N)
+    teacher = make()
+    teacher.ask()
+    with pytest.raises(ValueError, match=r"reward: .* pass layout='levels-first' or layout='time-first'"):
+        teacher.tell(**square)
+    logs = []
+    for given in (
+        square | {"layout": "levels-first"},
+        turned(square) | {"layout": "time-first"},
+        {name: list(array) for name, array in square.items()},
+    ):
+        teacher = make()
+        teacher.ask()
+        logs.append(teacher.tell(**given))
+    assert logs[0] == logs[1] == logs[2]
+
+
+def test_bug_every_power_of_two_compiled_everything_again():
+    """Rows of all lengths share the large programs; one longer than ever before compiles a small one."""
+    teacher = make("plr-cenie")
+    teacher.ask()
+    teacher.tell(**steps(0))
+    compiled = []
+    with count_compilations(functools.partial(compiled.append, "program")):
+        for number, length in enumerate((1, 2, 3, 50, 500, 1024, 7, 300)):
+            teacher.ask()
+            teacher.tell(**steps(number, t=length))
+        assert compiled == []
+        teacher.ask()
+        teacher.tell(**steps(9, t=1025))
+        assert len(compiled) == 1
+        for number, length in enumerate((2048, 5, 1500)):
+            teacher.ask()
+            teacher.tell(**steps(number, t=length))
+    assert len(compiled) == 1
+
+
+def test_a_saved_teacher_remembers_the_length_that_rows_are_filled_up_to(tmp_path):
+    teacher = make()
+    teacher.ask()
+    teacher.tell(**steps(0, t=1500))
+    teacher.save(tmp_path)
+    resumed = make()
+    resumed.load(tmp_path)
+    assert resumed._steps == teacher._steps == 2048
+    assert run(resumed, 3)[1] == run(teacher, 3)[1]
+
+
 def test_bug_gymnasium_may_terminate_and_truncate_in_one_step():
     """A pole that falls on the very last step sets both flags; the fall counts."""
     told = steps(3)
@@ -250,10 +362,19 @@ def test_stored_levels_are_sorted_by_their_chance_and_know_their_parents():
         ({"reward": np.zeros((N, T, 1))}, r"reward\[0\]: expected one number per step"),
         ({"reward": [["a"] * T] * N}, r"reward\[0\]: expected one number per step"),
         ({"terminated": np.full((N, T), 0.5)}, r"terminated\[0\]: expected true or false"),
+        ({"reward": None}, r"reward: expected an array \[level, step\] or a list of rows, got None"),
+        ({"truncated": None}, "truncated: expected an array"),
+        ({"value": 1.5}, "value: expected an array .* got 1.5"),
+        ({"value": "abcd"}, "value: expected an array .* got 'abcd'"),
+        ({"value": np.zeros(T)}, "value: expected an array"),
+        ({"value": iter(range(N))}, "value: expected an array"),
+        ({"value": [[[1], [1, 2]]] * N}, r"value\[0\]: cannot be read as an array"),
+        ({"value": [None] * N}, r"value\[0\]: expected one number per step"),
+        ({"value": np.ma.masked_array(np.zeros((N, T)), True)}, "value: masks are not read"),
     ],
 )
 def test_wrong_steps_are_named_and_change_nothing(change, message):
-    teacher = make()
+    teacher = make(kind=PLAIN.Teacher)
     task = teacher.ask()
     with pytest.raises(ValueError, match=message):
         teacher.tell(**(steps(0) | change))
@@ -342,13 +463,51 @@ def test_novelty_needs_the_number_of_features():
         ({"num_levels": 0}, "num_levels: must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed: must be"),
         ({"gamma": 1.5}, "gamma: must be between 0 and 1"),
+        ({"gamma": "a"}, "gamma: must be between 0 and 1, got 'a'"),
+        ({"gamma": None}, "gamma: must be between 0 and 1, got None"),
+        ({"gamma": float("nan")}, "gamma: must be between 0 and 1, got nan"),
+        ({"gae_lambda": True}, "gae_lambda: must be between 0 and 1, got True"),
+        ({"gae_lambda": [0.9]}, "gae_lambda: must be between 0 and 1"),
+        (
+            {"seed": 2**32},
+            "seed: must be a whole number of at least 0 and at most 4294967295, got 4294967296",
+        ),
+        ({"seed": 2**63}, "seed: must be"),
+        ({"seed": 10**400}, "seed: must be"),
+        ({"seed": 10**5000}, "seed: must be .* got a int"),
+        ({"seed": True}, "seed: must be .* got True"),
+        ({"seed": 1.0}, "seed: must be"),
+        ({"num_levels": np.True_}, "num_levels: must be"),
+        ({"num_levels": "4"}, "num_levels: must be .* got '4'"),
+        ({"features": 0}, "features: must be a whole number of at least 1, got 0"),
+        ({"points_per_level": None}, "points_per_level: must be"),
+        ({"method": ["dr"]}, "method: must be one of"),
+        ({"generate": 3}, "generate: must be a function, got 3"),
+        ({"edit": "no"}, "edit: must be a function, got 'no'"),
+        ({"settings": [("score", "pvl")]}, "settings: must be a dict of settings by their paths"),
+        ({"settings": {3: 4}}, "settings: must be a dict of settings by their paths"),
         ({"settings": {"replay.capacty": 3}}, "did you mean 'capacity'"),
         ({"settings": {"score": "regret"}}, "score: must be one of"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(SettingsError, match=message):
-        make(**arguments)
+        make(**arguments, kind=PLAIN.Teacher)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    plain = make(num_levels=N, seed=2**32 - 1, gamma=0.5, settings=SMALL)
+    numpy = make(
+        kind=PLAIN.Teacher,
+        num_levels=np.int64(N),
+        seed=np.uint32(2**32 - 1),
+        gamma=np.float32(0.5),
+        settings={"replay.capacity": np.int64(12), "replay.min_fill": np.float64(0.5)},
+        features=np.int8(D),
+    )
+    assert described(run(numpy, 2)[0]) == described(run(plain, 2)[0])
+    numpy.save(tmp_path)
+    plain.load(tmp_path)
 
 
 def test_all_wrong_arguments_are_named_at_once():

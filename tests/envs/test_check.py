@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -158,6 +159,84 @@ def test_every_planted_fault_is_named(fault, capsys):
     for problem in found:
         assert ";" in problem or ":" in problem, "a problem comes with advice"
     assert any(re.search(FAULTS[fault], problem) for problem in found), found
+
+
+class Altered(Walk):
+    """The sound walk, of which `reset` and `step` return something else."""
+
+    begin: Callable = eqx.field(static=True, default=lambda observation, state: (observation, state))
+    end: Callable = eqx.field(static=True, default=lambda step: step)
+
+    def reset(self, key: PRNGKeyArray, level: Array):
+        return self.begin(*super().reset(key, level))
+
+    def step(self, key: PRNGKeyArray, level: Array, state, action: Array):
+        return self.end(super().step(key, level, state, action))
+
+
+def with_state(**changes):
+    return lambda observation, state: (observation, state | changes)
+
+
+def with_part(name, value):
+    """Behind the back of the type checks of the tests, which would stop it in the constructor."""
+    return lambda step: eqx.tree_at(lambda step: getattr(step, name), step, value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"begin": with_state(time=0)},
+            "after reset['time'] is the Python number 0; make it an array, e.g. jnp.asarray(0, 'int32')",
+        ),
+        ({"begin": with_state(noise=0.5)}, "the state after reset['noise'] is the Python number 0.5"),
+        ({"begin": with_state(noise=False)}, "the state after reset['noise'] is the Python number False"),
+        ({"begin": with_state(time=None)}, "the state after reset['time'] is None"),
+        (
+            {"end": lambda step: with_part("state", step.state | {"time": 3})(step)},
+            "the state after step['time'] is the Python number 3",
+        ),
+        ({"end": with_part("reward", 0.0)}, "reward is the Python number 0.0"),
+        ({"end": with_part("reward", 1)}, "jnp.asarray(1, 'float32')"),
+        ({"end": with_part("reward", None)}, "reward has the parts (none)"),
+        ({"end": with_part("truncated", False)}, "truncated is the Python number False"),
+        ({"end": with_part("solved", False)}, "solved is the Python number False"),
+        (
+            {"begin": lambda observation, state: (None, state)},
+            "the observation after reset has the parts (none)",
+        ),
+        (
+            {"begin": lambda observation, state: (1.0, state), "observation_space": Box((), 0.0, 1.0)},
+            "the observation after reset is the Python number 1.0",
+        ),
+        ({"begin": lambda observation, state: observation}, "reset must return an observation and a state"),
+    ],
+)
+def test_bug_python_numbers_and_nothing_were_not_named(changes, reason):
+    """A state leaf that was a Python number at reset once ended the check with an AttributeError."""
+    found = alarms(Altered("", **changes))
+    assert any(reason in problem for problem in found), found
+
+
+@pytest.mark.parametrize("zero", [np.int32(0), np.int64(0), jnp.asarray(0), np.array(0)])
+def test_numbers_of_numpy_and_weak_types_are_no_alarm(zero):
+    assert alarms(Altered("", begin=with_state(time=zero))) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "other", "reason"),
+    [
+        (0.3, None, "the level is the Python number 0.3"),
+        (LEVEL, -0.4, "the second level is the Python number -0.4"),
+        ("easy", None, "the level is a str"),
+        (LEVEL, jnp.zeros(3), "the second level has the shape (3,)"),
+        (LEVEL, {"start": OTHER}, "the second level has the parts ['start']"),
+    ],
+)
+def test_levels_that_are_no_arrays_or_unlike_each_other_are_named(level, other, reason):
+    (problem,) = alarms(Walk(""), level, other)
+    assert reason in problem
 
 
 def test_the_prepared_level_is_played():

@@ -462,6 +462,7 @@ def put(name: str, value: Any) -> Any:
         (put("points", np.nan), "points: .*finite"),
         (put("lengths", -1), "lengths: "),
         (lambda arrays: arrays.pop("state1"), "lacks state1"),
+        (lambda arrays: arrays.pop("points"), "lacks points"),
         (lambda arrays: arrays["header"].pop("seed"), "lacks seed"),
         (lambda arrays: arrays["header"].update(seed=-1), "seed: "),
         (lambda arrays: arrays["header"].update(fits=-1), "fits: "),

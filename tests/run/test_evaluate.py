@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cenie.devices import level_mesh
 from cenie.envs.base import Suite, SuiteEntry
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.dynamics import FORWARD
 from cenie.envs.maze.level import make_level
 from cenie.run import evaluate as module
-from cenie.run.build import level_mesh
 from cenie.run.evaluate import evaluate, level_scores, play_once, solved_rates, suite_mean
 from cenie.run.metrics import EvaluationRow
 from cenie.student.actions import Categorical
@@ -72,7 +72,7 @@ def test_result_does_not_depend_on_devices_or_on_the_rest_of_the_batch():
     )
     levels = [corridor(4, 60), corridor(7, 60), corridor(9, 60)]
     whole = play(levels, network)
-    split = play(levels, network, mesh=level_mesh(config))
+    split = play(levels, network, mesh=level_mesh(2))
     for ours, theirs in zip(whole, split):
         np.testing.assert_array_equal(ours, theirs)
 

@@ -255,3 +255,8 @@ def _state(config):
 
     _, setup = build(config)
     return init(setup, config.seed)
+
+
+def test_a_run_says_which_devices_stay_idle(tmp_path):
+    printed = run(tiny("dr", updates=0, student__num_levels=3, student__ppo__minibatches=1), tmp_path / "run")
+    assert "using 1 of 2 devices: their number must divide 3" in printed

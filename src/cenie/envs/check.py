@@ -24,6 +24,10 @@ LONGEST_CHECK = 5000
 """Steps after which the check of an episode gives up waiting for its end."""
 
 
+_SCALARS = {"reward": "float32", "terminated": "bool", "truncated": "bool", "solved": "bool"}
+"""What a step returns beside observation and state."""
+
+
 class _Play(eqx.Module):
     """What was seen in `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
 
@@ -48,7 +52,7 @@ def check_environment(
 
     With a second, different level the check also finds environments that ignore the level. Consumes the key.
     """
-    problems = list(_declared(environment, level))
+    problems = list(_declared(environment, level, other_level))
     problems = problems or list(_shapes(environment, level, key))
     problems = problems or list(_purity(environment, level, key))
     if problems:
@@ -66,7 +70,7 @@ def check_environment(
     return problems
 
 
-def _declared(environment: Environment, level: Level) -> Iterator[str]:
+def _declared(environment: Environment, level: Level, other_level: Level | None) -> Iterator[str]:
     spaces = {"action_space": environment.action_space}
     spaces |= {f"observation_space{name}": space for name, space in _named(environment.observation_space)}
     for name, space in spaces.items():
@@ -80,18 +84,27 @@ def _declared(environment: Environment, level: Level) -> Iterator[str]:
         yield f"max_steps must be a whole number of at least 1, got {environment.max_steps}"
     if not jax.tree.leaves(level):
         yield "the level has no arrays, so that there is no level axis to play a batch along; add one"
+    loose = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
+    yield from loose
+    if other_level is not None and jax.tree.leaves(level) and not loose:
+        yield from _compare("the second level", other_level, level)
 
 
 def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:
     """Whether the environment can be traced and batched, and returns the same types all along."""
+    state: Any = None
     try:
         prepared = jax.eval_shape(_fresh(environment.prepare), level)
         if not jax.tree.leaves(prepared):
             yield "prepare returns no arrays: return what reset and step need of the level"
             return
-        observation, state = jax.eval_shape(_fresh(environment.reset), key, prepared)
+        begun, raw = _traced(environment.reset, key, prepared)
+        if not isinstance(raw, tuple | list) or len(raw) != 2:
+            yield f"reset must return an observation and a state, got {type(raw).__name__}; return a pair"
+            return
+        observation, state = begun
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
-        step = jax.eval_shape(_fresh(environment.step), key, prepared, state, action)
+        step, raw_step = _traced(environment.step, key, prepared, state, action)
         if not isinstance(step, Step):
             yield f"step must return a cenie.types.Step, got {type(step).__name__}; fill in its fields"
             return
@@ -106,13 +119,58 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
             f"it cannot be compiled and batched ({type(error).__name__}: {''.join(first)}); use jax.numpy, "
             "no Python conditions on arrays, no shapes that depend on values"
         )
+        for name in _empty_parts(state):
+            yield f"the state after reset{name} is None; give it the array that step will put there"
+        return
+    loose = [
+        *_not_arrays("the observation after reset", raw[0]),
+        *_not_arrays("the state after reset", raw[1]),
+        *_not_arrays("the observation after step", raw_step.observation),
+        *_not_arrays("the state after step", raw_step.state),
+        *(
+            problem
+            for name in _SCALARS
+            for problem in _not_arrays(name, getattr(raw_step, name), _SCALARS[name])
+        ),
+    ]
+    if loose:
+        yield from loose
         return
     yield from _compare("the observation after reset", observation, environment.observation_space)
     yield from _compare("the observation after step", step.observation, environment.observation_space)
     yield from _compare("the state after step", step.state, state)
-    scalars = {"reward": "float32", "terminated": "bool", "truncated": "bool", "solved": "bool"}
-    for name, dtype in scalars.items():
+    for name, dtype in _SCALARS.items():
         yield from _compare(name, getattr(step, name), jax.ShapeDtypeStruct((), np.dtype(dtype)))
+
+
+def _traced(method: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """The shapes of what a method returns, and what it returned to the tracer: Python numbers still show."""
+    returned = []
+
+    def keep(*arguments: Any) -> Any:
+        returned.append(method(*arguments))
+        return returned[-1]
+
+    return jax.eval_shape(keep, *arguments), returned[-1]
+
+
+def _not_arrays(what: str, tree: PyTree, dtype: str | None = None) -> Iterator[str]:
+    """Leaves without a shape and a dtype of their own: nothing can be stacked, indexed or compared there."""
+    for name, leaf in _named(tree):
+        if isinstance(leaf, jax.Array | np.ndarray | np.generic):
+            continue
+        if isinstance(leaf, bool | int | float):
+            usual = "bool" if isinstance(leaf, bool) else "int32" if isinstance(leaf, int) else "float32"
+            advice = f"make it an array, e.g. jnp.asarray({leaf!r}, '{dtype or usual}')"
+            yield f"{what}{name} is the Python number {leaf!r}; {advice}"
+        else:
+            yield f"{what}{name} is a {type(leaf).__name__}; it must be made of arrays"
+
+
+def _empty_parts(tree: PyTree) -> list[str]:
+    """Where the tree is None, which JAX does not count as a leaf."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is None)[0]
+    return [jax.tree_util.keystr(path) for path, leaf in leaves if leaf is None and path]
 
 
 def _compare(what: str, found: PyTree, wanted: PyTree) -> Iterator[str]:
@@ -206,6 +264,8 @@ def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
 def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> _Play:
     """The row of a `_Play` for one step."""
     spaces = [space for _, space in _named(environment.observation_space)]
+    # Arrays of NumPy are fine in an environment.
+    step = jax.tree.map(jnp.asarray, step)
     leaves = [leaf for _, leaf in _named(step.observation)]
     parts = [*jax.tree.leaves((step.observation, step.state)), step.reward, step.terminated, step.truncated]
     row = {

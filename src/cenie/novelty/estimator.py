@@ -283,10 +283,11 @@ class Coverage:
         if isinstance(config.get("components"), list):
             config["components"] = tuple(config["components"])
         self = cls().set_params(**config, seed=_entry(header, "seed"))
-        if "points" in arrays:
-            lengths = _checked_lengths(_entry(arrays, "lengths"), len(arrays["points"]), self.config.window)
+        if arrays.keys() != {"header"}:
+            points, lengths = _entry(arrays, "points"), _entry(arrays, "lengths")
+            lengths = _checked_lengths(lengths, len(points), self.config.window)
             with _naming("points"):
-                for trajectory in np.split(arrays["points"], np.cumsum(lengths)[:-1]):
+                for trajectory in np.split(points, np.cumsum(lengths)[:-1]):
                     self.push(trajectory)
             assert self._state is not None
             leaves = [_entry(arrays, f"state{i}") for i in range(len(_leaves(self._state)))]

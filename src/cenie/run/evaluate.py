@@ -6,9 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.run.config import EPISODES_AT_ONCE
 from cenie.run.metrics import EvaluationRow
@@ -82,14 +83,15 @@ def play_once(
     size = -(-total // -(-total // at_once))
     parts = []
     for first in range(0, total, size):
-        part = slice(first, first + size)
-        chunk, chunk_keys = jax.tree.map(lambda array, part=part: array[part], (levels, keys))
+        # The last level is repeated where a chunk has too few.
+        rows = np.minimum(np.arange(first, first + size), total - 1)
+        chunk = jax.tree.map(lambda array, rows=rows: array[rows], (levels, keys))
         parts.append(
             _play_chunk(
                 environment,
                 network,
-                *_padded(chunk, chunk_keys, size, mesh),
-                count=chunk_keys.shape[0],
+                *devices.spread(mesh, chunk),
+                count=min(size, total - first),
                 progress=lambda finished, first=first: progress(first + finished, total),
             )
         )
@@ -111,11 +113,12 @@ def _play_chunk(
     play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
         play = _segment(environment, network, prepared, keys, play)
-        running = int(np.sum(np.asarray(play.running)[:count]))
+        running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running)
         if running == 0:
             break
-    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))
+    results = devices.to_host((play.total, play.solved, play.length))
+    return tuple(array[:count] for array in results)
 
 
 def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
@@ -159,23 +162,6 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     number = jnp.arange(count)
     entries = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), number // episodes)
     return jax.vmap(jax.random.fold_in)(entries, number % episodes)
-
-
-def _padded(
-    levels: Level, keys: Key[Array, " n"], size: int, mesh: Mesh | None
-) -> tuple[Level, Key[Array, " m"]]:
-    """Repeat the last level until there are `size` or the devices share the batch evenly, and spread it."""
-    if mesh is not None:
-        size += -size % mesh.size
-    missing = size - keys.shape[0]
-
-    def pad(array: Array | np.ndarray) -> Array:
-        return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
-
-    levels, keys = jax.tree.map(pad, (levels, keys)) if missing else (levels, keys)
-    if mesh is None:
-        return levels, keys
-    return jax.device_put((levels, keys), NamedSharding(mesh, PartitionSpec(mesh.axis_names[0])))
 
 
 @eqx.filter_jit

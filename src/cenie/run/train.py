@@ -1,9 +1,12 @@
 """The host loop: run chunks of training cycles, write what happened, evaluate, checkpoint, stop well."""
 
+import contextlib
 import functools
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cenie import __version__, settings
+from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
@@ -29,6 +33,7 @@ from cenie.run.continuation import (
     read_facts,
     with_decay,
 )
+from cenie.run.devices import unused_devices
 from cenie.run.directory import (
     FORMAT,
     RunDirectory,
@@ -62,7 +67,7 @@ class Counts:
 
     @staticmethod
     def of(counters: Counters, index: tuple[int, ...] = ()) -> "Counts":
-        values = jax.device_get((counters.cycles, counters.rollouts, counters.updates))
+        values = to_host((counters.cycles, counters.rollouts, counters.updates))
         return Counts(*(int(value[index]) for value in values))
 
 
@@ -123,16 +128,16 @@ def train(
     Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
     made longer; None keeps the learning rate's schedule, and says so if that matters.
     """
-    with directory.lock() as note, GracefulStop() as stop:
+    with _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, progress, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
-            while counters.updates < config.updates and not stop.requested:
+            while counters.updates < config.updates and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
             if not finished:
@@ -142,6 +147,20 @@ def train(
             return True
         finally:
             run.sinks.close()
+
+
+@contextlib.contextmanager
+def _where_to_write(directory: RunDirectory) -> Iterator[RunDirectory]:
+    """The run directory, for the one process that writes; the others write where nobody looks.
+
+    So they all do the same, whatever a run writes: a process that took a short cut would leave the others
+    waiting for it.
+    """
+    if is_writer():
+        yield directory
+    else:
+        with tempfile.TemporaryDirectory(prefix="cenie-") as path:
+            yield RunDirectory(Path(path))
 
 
 @dataclass(frozen=True)
@@ -155,11 +174,18 @@ class _Start:
 
 
 def _open(
-    config: Config, directory: RunDirectory, progress: Progress, *, resume: bool, decay: Decay | None
+    config: Config,
+    source: RunDirectory,
+    directory: RunDirectory,
+    progress: Progress,
+    *,
+    resume: bool,
+    decay: Decay | None,
 ) -> _Run:
+    """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     if resume:
-        check_format(directory.evaluations)
-        start = _load(config, directory, progress, decay)
+        check_format(source.evaluations)
+        start = _load(config, source, progress, decay)
     else:
         check_unused(directory)
         start = _begin(config)
@@ -168,6 +194,9 @@ def _open(
     replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
+        progress.note(message)
+    are_cores = jax.default_backend() == "cpu"
+    for message in unused_devices(config, jax.device_count(), are_cores=are_cores):
         progress.note(message)
     for path in (directory.metrics, directory.timing, directory.evaluations):
         cut_after(path, cycle if cycle else -1)
@@ -259,7 +288,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
     run.state, history, metrics = advance(run.state, updates=jnp.asarray(run.config.updates, jnp.int32))
-    history, metrics = jax.device_get((history, metrics))
+    history, metrics = to_host((history, metrics))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began

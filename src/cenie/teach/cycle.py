@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.student.config import StudentConfig
@@ -132,7 +133,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     )
     played, students, metrics = [], [], {}
     for number, student in enumerate(state.students):
-        levels = split_over_devices(setup.mesh, assignment.batch_of(number).levels)
+        levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
         one = play(setup, number, student, levels, _nth(play_key, number))
         after, learn_metrics = _learn_if(
             assignment.learn, setup, number, student, one.rollout, _nth(learn_key, number)
@@ -148,7 +149,8 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
         rollouts=state.counters.rollouts + len(played),
         updates=state.counters.updates + assignment.learn,
     )
-    statistics = _statistics(setup, played[0].levels)
+    # A loop in there must not wait for the loops of other devices.
+    statistics = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), played[0].levels)
     metrics |= {f"level/{name}": jnp.mean(value) for name, value in statistics.items()}
     metrics |= {f"teacher/{name}": value for name, value in teacher_metrics.items()}
     return TrainState(state.key, counters, tuple(students), teacher_state), metrics
@@ -175,27 +177,6 @@ def cycles(
 
     state, (counters, metrics) = jax.lax.scan(body, state, length=count)
     return state, counters, metrics
-
-
-def split_over_devices(mesh: Mesh | None, tree: Level) -> Level:
-    """Place the leading axis of every array over the devices of the mesh."""
-    if mesh is None:
-        return tree
-    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
-    return jax.lax.with_sharding_constraint(tree, sharding)
-
-
-def _statistics(setup: Setup, levels: Level) -> Metrics:
-    """The statistics of every level; each device computes those of its own levels and asks no other.
-
-    A loop in there must not wait for the loops of other devices: XLA does not order an exchange in the
-    condition of a loop against other exchanges, and two of them can wait for each other for ever.
-    """
-    statistics = jax.vmap(setup.statistics)
-    if setup.mesh is None:
-        return statistics(levels)
-    own = PartitionSpec(setup.mesh.axis_names[0])
-    return jax.shard_map(statistics, mesh=setup.mesh, in_specs=own, out_specs=own, check_vma=False)(levels)
 
 
 def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:

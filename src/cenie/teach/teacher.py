@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.novelty.devices import side_by_side
+from cenie.devices import side_by_side
 from cenie.teach import buffer as buffers
 from cenie.teach import measure, weight
 from cenie.teach.buffer import BufferState, Recognised, Remembered

@@ -1,0 +1,215 @@
+"""Compiled programs on disk: found again, never in the way."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from cenie import Teacher
+from cenie.run import compilation
+from cenie.run.compilation import cache_directory, kept_programs
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """JAX without a cache of its own, which would keep everything; and where ours would be."""
+    before = {
+        name: getattr(jax.config, name)
+        for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    }
+    jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    compilation_cache.reset_cache()
+    monkeypatch.setenv("CENIE_CACHE_DIR", str(tmp_path / "kept"))
+    compilation._ready.cache_clear()
+    directory = cache_directory(os.environ)
+    assert directory is not None
+    yield directory
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    compilation._ready.cache_clear()
+
+
+def compute() -> float:
+    """Compiles the same program each time, as a new process would."""
+    return float(jax.jit(lambda x: (x * 3.0).sum())(np.arange(5.0, dtype=np.float32)))
+
+
+class Hits:
+    """How many programs were found while this was listening."""
+
+    def __enter__(self) -> list[str]:
+        self.events: list[str] = []
+        jax.monitoring.register_event_listener(self._listen)
+        return self.events
+
+    def __exit__(self, *_: object) -> None:
+        jax.monitoring.unregister_event_listener(self._listen)
+
+    def _listen(self, event: str, **_: object) -> None:
+        if event == "/jax/compilation_cache/cache_hits":
+            self.events.append(event)
+
+
+def test_a_program_is_kept_and_found_again(cache: Path):
+    with kept_programs():
+        assert compute() == 30.0
+    assert [path.name[:4] for path in cache.iterdir()] == ["jit_"]
+    assert cache.stat().st_mode & 0o777 == 0o700
+    with Hits() as hits, kept_programs():
+        assert compute() == 30.0
+    assert len(hits) == 1
+
+
+def test_jax_is_afterwards_as_it_was_before(cache: Path):
+    with kept_programs():
+        compute()
+    kept = list(cache.iterdir())
+    assert jax.config.jax_compilation_cache_dir is None
+    jax.jit(lambda x: x + 7.0)(np.arange(3.0))
+    assert list(cache.iterdir()) == kept
+
+
+def test_the_cache_of_the_user_is_left_alone(cache: Path, tmp_path: Path):
+    theirs = tmp_path / "theirs"
+    jax.config.update("jax_compilation_cache_dir", str(theirs))
+    with kept_programs():
+        compute()
+        assert jax.config.jax_compilation_cache_dir == str(theirs)
+    assert jax.config.jax_compilation_cache_dir == str(theirs)
+    assert len(list(theirs.iterdir())) == 1
+    assert not cache.exists()
+
+
+def test_a_cache_that_the_user_has_switched_off_stays_off(cache: Path):
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        with kept_programs():
+            compute()
+    finally:
+        jax.config.update("jax_enable_compilation_cache", True)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: b"x" * 99]
+)
+def test_a_damaged_program_is_compiled_again(cache: Path, damage):
+    """Also where warnings are errors; and the next run replaces what JAX itself would never write over."""
+    with kept_programs():
+        compute()
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Hits() as hits, kept_programs():
+            assert compute() == 30.0
+    assert hits == []
+
+
+def test_a_program_that_was_not_written_to_its_end_is_replaced_by_the_next_run(cache: Path):
+    with kept_programs():
+        compute()
+    (path,) = cache.iterdir()
+    path.write_bytes(path.read_bytes()[:-10])
+    compilation._ready.cache_clear()  # a new process
+    with kept_programs():
+        compute()
+    with Hits() as hits, kept_programs():
+        compute()
+    assert len(hits) == 1
+
+
+def test_the_oldest_programs_go_when_there_are_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    cache.mkdir(parents=True, mode=0o700)
+    for age, name in enumerate(("new-cache", "old-cache", "oldest-cache")):
+        (cache / name).write_bytes(b"(" * 100)
+        os.utime(cache / name, (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(compilation, "LARGEST", 250)
+    with kept_programs():
+        pass
+    assert {path.name for path in cache.iterdir()} == {"new-cache", "old-cache"}
+
+
+def a_file(path: Path):
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+
+
+def open_to_all(path: Path):
+    path.mkdir(parents=True)
+    path.chmod(0o777)
+
+
+def a_link(path: Path):
+    path.parent.mkdir(parents=True)
+    (path.parent / "elsewhere").mkdir(mode=0o700)
+    path.symlink_to(path.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("spoil", [a_file, open_to_all, a_link])
+def test_a_directory_that_cannot_be_trusted_is_not_used(cache: Path, spoil):
+    spoil(cache)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with kept_programs():
+            assert jax.config.jax_compilation_cache_dir is None
+            assert compute() == 30.0
+
+
+def test_where_programs_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
+
+    def parent(**environment: str) -> str:
+        directory = cache_directory(environment)
+        assert directory is not None
+        assert directory.name.startswith("xla-")
+        return str(directory.parent)
+
+    assert parent() == parent(XDG_CACHE_HOME="relative") == "/home/me/.cache/cenie"
+    assert parent(XDG_CACHE_HOME="/var/me") == "/var/me/cenie"
+    assert parent(CENIE_CACHE_DIR="/fast/disk", XDG_CACHE_HOME="/var/me") == "/fast/disk"
+    assert parent(CENIE_CACHE_DIR="here") == str(Path("here").absolute())
+    assert cache_directory({"CENIE_CACHE_DIR": "off"}) is None
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert parent() == "/home/me/Library/Caches/cenie"
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch):
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", fail)
+    assert cache_directory({}) is None
+
+
+def test_another_number_of_cores_is_another_machine(monkeypatch: pytest.MonkeyPatch):
+    """What is compiled depends on it, and with it the last bits of a run."""
+    names = set()
+    for cores in (1, 2):
+        compilation._machine.cache_clear()
+        monkeypatch.setattr(compilation, "core_count", lambda cores=cores: cores)
+        names.add(compilation._machine())
+    compilation._machine.cache_clear()
+    assert len(names) == 2
+
+
+def test_a_teacher_keeps_its_programs(cache: Path):
+    teacher = Teacher(
+        generate=lambda rng: rng.random(3), num_levels=2, settings={"replay.capacity": 7}, gamma=0.123
+    )
+    teacher.ask()
+    one = [[0.0]] * 2
+    teacher.tell(reward=one, value=one, terminated=[[True]] * 2, truncated=[[False]] * 2)
+    kept = {path.name.split("-")[0] for path in cache.iterdir()}
+    assert {"jit_ask", "jit_recall", "jit__judge", "jit_absorb"} <= kept
+    assert jax.config.jax_compilation_cache_dir is None
