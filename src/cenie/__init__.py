@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cenie.bridges.features import state_action_features
     from cenie.bridges.teacher import Teacher
-    from cenie.envs.base import Domain, Environment, Suite, SuiteEntry
+    from cenie.envs.base import Design, Domain, Environment, ParameterSpace, Renderer, Suite, SuiteEntry
     from cenie.envs.check import check_environment
     from cenie.run.build import build
     from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
@@ -25,11 +25,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Curriculum",
+    "Design",
     "Domain",
     "Editing",
     "Environment",
     "Novelty",
+    "ParameterSpace",
     "RandomSource",
+    "Renderer",
     "Replay",
     "Score",
     "Source",
@@ -52,11 +55,14 @@ __all__ = [
 
 _HOME = {
     "Curriculum": "cenie.teach.curriculum",
+    "Design": "cenie.envs.base",
     "Domain": "cenie.envs.base",
     "Editing": "cenie.teach.curriculum",
     "Environment": "cenie.envs.base",
     "Novelty": "cenie.teach.novelty",
+    "ParameterSpace": "cenie.envs.base",
     "RandomSource": "cenie.teach.source",
+    "Renderer": "cenie.envs.base",
     "Replay": "cenie.teach.curriculum",
     "Score": "cenie.teach.scores",
     "Source": "cenie.teach.source",

@@ -77,6 +77,46 @@ def test_result_does_not_depend_on_devices_or_on_the_rest_of_the_batch():
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_result_does_not_depend_on_how_many_are_played_at_once(at_once):
+    config, environment = tiny("dr"), DOMAIN.environment
+    network = make_network(
+        config.student.network, environment.observation_space, environment.action_space, jax.random.key(1)
+    )
+    levels = [corridor(length, 30) for length in (4, 7, 9, 2, 5)]
+    told = []
+    whole = play(levels, network)
+    parts = play(levels, network, at_once=at_once, progress=lambda *counts: told.append(counts))
+    for ours, theirs in zip(whole, parts):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(set(whole[2])) > 1, "students that act the same everywhere would hide a mix-up"
+    assert told[-1] == (5, 5)
+    assert told == sorted(told)
+
+
+def test_no_more_episodes_than_allowed_are_played_at_once(monkeypatch):
+    sizes = []
+    begin = module._begin
+
+    def watched(environment, network, levels, keys):
+        sizes.append(keys.shape[0])
+        return begin(environment, network, levels, keys)
+
+    monkeypatch.setattr(module, "_begin", watched)
+    levels = [corridor(2, 20)] * 7
+    suite = Suite("short", [SuiteEntry("corridor", "original", lambda rng: levels[0])])
+    rows = evaluate(DOMAIN, AlwaysForward(), suite, episodes=7, seed=0, at_once=3)
+    assert len(rows) == 7
+    assert sizes == [3, 3, 3], "the last chunk is filled up, so that nothing is compiled again"
+
+
+def test_a_suite_of_other_spaces_is_refused():
+    seven = maze_domain(MazeConfig(num_actions=7)).environment
+    suite = Suite("seven", DOMAIN.suites["plr7"]().entries, seven)
+    with pytest.raises(ValueError, match="environment of suite 'seven' has other spaces"):
+        evaluate(DOMAIN, AlwaysForward(), suite, episodes=1, seed=0)
+
+
 def test_large_and_small_mazes_share_one_compiled_program():
     large = DOMAIN.suites["perfect-large"]().draw(0, 2)[1]
     small = [corridor(2, 20), corridor(3, 20)]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
 from cenie.types import EnvState, Level, Observation, Prepared, Step
 
@@ -129,6 +129,56 @@ class Suite:
 
 
 @dataclass(frozen=True)
+class Design:
+    """Making a level step by step: an environment that a learned teacher plays.
+
+    An episode on `task` lasts `environment.max_steps` steps. Played without restarts, its last state is what
+    `finished_level` turns into a level that the domain's own environment can play.
+    """
+
+    environment: Environment
+    task: Level
+    finished_level: Callable[[EnvState], Level]
+
+
+@dataclass(frozen=True)
+class ParameterSpace:
+    """Levels as points of a box, for teachers that search it. Pure functions of one level or one point.
+
+    `decode` makes a valid level of every point between the vectors `low` and `high`; `decode(encode(level))`
+    is the level.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    encode: Callable[[Level], Float[Array, " d"]]
+    decode: Callable[[Float[Array, " d"]], Level]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.low) != 1 or np.shape(self.low) != np.shape(self.high):
+            raise ValueError(
+                "low and high must be vectors of one length, got the shapes "
+                f"{np.shape(self.low)} and {np.shape(self.high)}"
+            )
+        wrong = ~(np.isfinite(self.low) & np.isfinite(self.high) & (np.asarray(self.low) < self.high))
+        if np.any(wrong):
+            places = np.flatnonzero(wrong).tolist()
+            raise ValueError(f"low must be below high, both finite; not so at {places}")
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Pictures as arrays of pixels, made on the host.
+
+    `episode` takes the level and the states of one episode, with a leading axis of time, and returns one
+    picture of equal size for each state.
+    """
+
+    level: Callable[[Level], UInt8[np.ndarray, "height width 3"]]
+    episode: Callable[[Level, EnvState], UInt8[np.ndarray, "time height width 3"]]
+
+
+@dataclass(frozen=True)
 class Domain:
     """Everything the teacher and the evaluator need to know of a domain."""
 
@@ -149,6 +199,12 @@ class Domain:
     to_json: Callable[[Level], Any]
     from_json: Callable[[Any], Level]
     """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    design: Callable[[str], Design] | None = None
+    """The design environment that can take the place of the generator of a name, if the domain has any."""
+    parameters: ParameterSpace | None = None
+    """Levels as points of a box, if they can be written so."""
+    render: Renderer | None = None
+    """Pictures of levels and of episodes, if there are any."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""

@@ -28,6 +28,9 @@ MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 CHANGES_BITS = (*DECAY, "run.devices")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
+EPISODES_AT_ONCE = 1024
+"""Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
+
 _LARGEST_FILE = 2**20
 """Bytes of a config file, at most; ours have some 3,000."""
 
@@ -44,6 +47,8 @@ class RunConfig:
     """Episodes for each entry of the suite in an evaluation during training."""
     final_episodes: int = setting(10, minimum=1, maximum=100_000)
     """Episodes for each entry of the suite in the first and the last evaluation."""
+    evaluation_seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    """Decides the draws of all evaluations during training: every run is tested on the same episodes."""
     checkpoint_every: int = setting(50, minimum=1)
     """Write a checkpoint after this many student updates; also after the last."""
     keep_checkpoints: int = setting(2, minimum=1, maximum=1_000_000)

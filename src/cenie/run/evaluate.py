@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
+from cenie.run.config import EPISODES_AT_ONCE
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Prepared
@@ -41,17 +42,22 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
+    and checkpoints are compared on the same draws. At most `at_once` episodes are played side by side, which
+    bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished, total)` is
+    called now and then.
     """
+    environment = _environment(domain, suite)
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
-    environment = domain.environment if suite.environment is None else suite.environment
-    results = play_once(environment, network, domain.stack(levels), keys, mesh, progress)
+    results = play_once(
+        environment, network, domain.stack(levels), keys, mesh=mesh, at_once=at_once, progress=progress
+    )
     rows = []
     for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
         score = suite.entries[number // episodes].score(float(total), bool(solved))
@@ -64,22 +70,55 @@ def play_once(
     network: Network,
     levels: Level,
     keys: Key[Array, " n"],
+    *,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
-    count = keys.shape[0]
-    levels, keys = devices.spread(mesh, (levels, keys))
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    total = keys.shape[0]
+    # Chunks of one size, so that one compiled program plays them all.
+    size = -(-total // -(-total // at_once))
+    parts = []
+    for first in range(0, total, size):
+        # The last level is repeated where a chunk has too few.
+        rows = np.minimum(np.arange(first, first + size), total - 1)
+        chunk = jax.tree.map(lambda array, rows=rows: array[rows], (levels, keys))
+        parts.append(
+            _play_chunk(
+                environment,
+                network,
+                *devices.spread(mesh, chunk),
+                count=min(size, total - first),
+                progress=lambda finished, first=first: progress(first + finished, total),
+            )
+        )
+    returns, solved, lengths = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return returns, solved, lengths
+
+
+def _play_chunk(
+    environment: Environment,
+    network: Network,
+    levels: Level,
+    keys: Key[Array, " n"],
+    *,
+    count: int,
+    progress: Callable[[int], None],
+) -> tuple[np.ndarray, ...]:
+    """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
     prepared = _prepare(environment, levels)
     play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
         play = _segment(environment, network, prepared, keys, play)
         running = int(np.sum(devices.to_host(play.running)[:count]))
-        progress(count - running, count)
+        progress(count - running)
         if running == 0:
             break
-    total, solved, length = devices.to_host((play.total, play.solved, play.length))
-    return total[:count], solved[:count], length[:count]
+    results = devices.to_host((play.total, play.solved, play.length))
+    return tuple(array[:count] for array in results)
 
 
 def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
@@ -103,6 +142,19 @@ def _level_means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
 def suite_mean(scores: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has."""
     return float(np.mean(list(scores.values())))
+
+
+def _environment(domain: Domain, suite: Suite) -> Environment:
+    """Where the suite is played; a student must be able to read and to act there."""
+    if suite.environment is None:
+        return domain.environment
+    ours, theirs = (
+        jax.tree.flatten((each.observation_space, each.action_space))
+        for each in (domain.environment, suite.environment)
+    )
+    if ours != theirs:
+        raise ValueError(f"the environment of suite {suite.name!r} has other spaces than the domain's")
+    return suite.environment
 
 
 def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:

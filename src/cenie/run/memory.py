@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.run.config import Config
+from cenie.run.config import EPISODES_AT_ONCE, Config
 from cenie.settings import Problem
 from cenie.teach.config import Cenie
 from cenie.teach.methods import ReplayTeacher
@@ -86,8 +86,8 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     # Each with its gradient and the two moments of the optimiser.
     fields = ("student.network.memory_size", _encoder_field(config), "student.network.head_size")
     yield Need(4 * _NUMBER * weights, "the network", fields)
-    # All episodes are played at the same time. A suite has one level or more.
-    playing = episodes * (2 * _NUMBER * memory + config.env.observation_bytes)
+    # So many episodes are played at the same time. A suite has one level or more.
+    playing = min(episodes, EPISODES_AT_ONCE) * (2 * _NUMBER * memory + config.env.observation_bytes)
     yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", fields[0]))
     if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.

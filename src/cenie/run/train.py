@@ -341,7 +341,7 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
             run.state.student.network,
             suite,
             episodes=config.final_episodes if final else config.episodes,
-            seed=run.config.seed,
+            seed=config.evaluation_seed,
             mesh=run.setup.mesh,
             progress=on_progress,
         )

@@ -10,6 +10,7 @@ import pytest
 
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
+from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.generate import BUDGETS, generate, random_free_tile
 from cenie.envs.maze.level import make_level
@@ -279,8 +280,9 @@ class AnyTile(Network):
 
 
 def test_a_level_is_built_in_a_rollout_without_restarts_and_read_from_its_final_state():
-    environment = MazeDesign(MazeConfig(size=6), "blocks25")
-    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 40), design_task("blocks25"))
+    made = maze_domain(MazeConfig(size=6)).design("blocks25")
+    environment = made.environment
+    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 40), made.task)
 
     @functools.partial(jax.jit, static_argnames="advance")
     def design(advance):
@@ -292,7 +294,7 @@ def test_a_level_is_built_in_a_rollout_without_restarts_and_read_from_its_final_
     rollout = design(step_only)
     assert rollout.terminated[:, -1].all()
     assert rollout.terminated.sum() == 40
-    levels = jax.tree.map(np.asarray, jax.vmap(environment.finished_level)(rollout.final_state))
+    levels = jax.tree.map(np.asarray, jax.vmap(made.finished_level)(rollout.final_state))
     assert_valid(levels)
     for chosen, walls, goal, start in zip(
         np.asarray(rollout.action),
