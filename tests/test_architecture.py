@@ -1,6 +1,6 @@
 """A line of code knows its room: import direction, modules free of JAX, and nothing that runs foreign code.
 
-types, settings  <-  envs, student, novelty (uses nothing of the library)  <-  teach  <-  run  <-  bridges
+types, settings, spaces  <-  envs, student, novelty (uses nothing of ours)  <-  teach  <-  run  <-  bridges
 result files on disk  <-  report
 """
 
@@ -18,15 +18,16 @@ import cenie
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted((SOURCE / "cenie").rglob("*.py"))
 
-SHARED = {"cenie.types", "cenie.settings"}
+SHARED = {"cenie.types", "cenie.settings", "cenie.spaces"}
 ALLOWED: dict[str, set[str]] = {
     # The front door: it names what is public and loads nothing (see test_front_doors_are_light).
     "cenie": {
         f"cenie.{room}"
-        for room in ("types", "envs", "student", "novelty", "teach", "run", "report", "bridges")
+        for room in ("types", "spaces", "envs", "student", "novelty", "teach", "run", "report", "bridges")
     },
     "cenie.types": set(),
     "cenie.settings": set(),
+    "cenie.spaces": set(),
     "cenie.novelty": set(),
     "cenie.envs": SHARED,
     "cenie.student": SHARED,
@@ -49,6 +50,7 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 
 WITHOUT_JAX = (
     "cenie.settings",
+    "cenie.spaces",
     "cenie.run.config",
     "cenie.run.continuation",
     "cenie.run.presets",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import Box, Discrete
+from cenie.spaces import Box, Discrete
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
 from cenie.student.config import NetworkConfig
 from cenie.student.networks import MLP, BitsEncoder, ConvEncoder, MazeLSTM, Network, make_network

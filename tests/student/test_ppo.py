@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete
+from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
 from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
 from cenie.student.networks import Decision, Network, make_network

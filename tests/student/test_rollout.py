@@ -7,8 +7,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete, Environment
+from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.spaces import Box, Discrete
 from cenie.student.config import NetworkConfig
 from cenie.student.networks import make_network
 from cenie.student.rollout import collect

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Box, Discrete, Space
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel
 from cenie.envs.maze.observe import VIEW, MazeObservation, observe
 from cenie.envs.reset import ObservingEnvironment
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
