@@ -1,5 +1,6 @@
 """What observations and actions are made of. Shared by the rooms of the library; imports no JAX."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -23,3 +24,14 @@ class Box:
 
 
 Space = Discrete | Box
+
+
+def numbers_in(space: Space) -> int:
+    """How many numbers a value of the space is read as: a discrete one has a bit for each of its values."""
+    each = space.n if isinstance(space, Discrete) else 1
+    return each * math.prod(space.shape)
+
+
+def is_image(space: Space) -> bool:
+    """Whether values are rows and columns of channels."""
+    return isinstance(space, Box) and len(space.shape) == 3

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
+from cenie.student.config import Conv, Lstm, Mlp, PPOConfig, StudentConfig
 from cenie.student.networks import Decision, Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.types import Memory, Observation, Rollout
@@ -137,12 +137,12 @@ def test_advantages_are_normalised_over_the_whole_rollout_before_minibatches() -
 
 
 def mlp_config(**ppo: Any) -> StudentConfig:
-    network = NetworkConfig(kind="mlp", hidden_sizes=(8,))
+    network = Mlp(hidden_sizes=(8,))
     return dataclasses.replace(config(**ppo), network=network)
 
 
 def lstm_config(**ppo: Any) -> StudentConfig:
-    network = NetworkConfig(memory_size=4, head_size=4)
+    network = Lstm(encoder=Conv(), memory_size=4, head_size=4)
     return dataclasses.replace(config(**ppo), network=network)
 
 

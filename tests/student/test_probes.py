@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
+from cenie.student.config import Bits, Flat, Gru, Lstm, Mlp, PPOConfig, StudentConfig
 from cenie.student.networks import Decision, make_network
 from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.rollout import collect
@@ -23,12 +23,11 @@ PPO = PPOConfig(
     learning_rate=5e-3, final_learning_rate_fraction=0.1, decay_updates=UPDATES,
     gamma=0.5, epochs=4, minibatches=2, max_grad_norm=1.0,
 )  # fmt: skip
-MLP = StudentConfig(
-    network=NetworkConfig(kind="mlp", hidden_sizes=(16,)), ppo=PPO, num_levels=16, num_steps=12
-)
+MLP = StudentConfig(network=Mlp(hidden_sizes=(16,)), ppo=PPO, num_levels=16, num_steps=12)
 LSTM = dataclasses.replace(
-    MLP, network=NetworkConfig(encoder="bits", encoder_size=8, memory_size=16, head_size=16, forget_bias=1.0)
+    MLP, network=Lstm(encoder=Bits(size=8, codes=(2, 8)), memory_size=16, head_size=16, forget_bias=1.0)
 )
+GRU = dataclasses.replace(MLP, network=Gru(encoder=Flat(size=16), memory_size=16, head_size=16))
 STUDENTS = {
     "mlp": (MLP, Probe()),
     "lstm": (LSTM, Probe(as_view=True)),
