@@ -204,7 +204,7 @@ def test_every_step_of_the_rollout_is_learned_from_once_per_epoch(case: str) -> 
 def test_minibatches_are_drawn_anew_from_the_key() -> None:
     setting, state, rollout = maze_case(minibatches=2, learning_rate=0.01)
     results = [update(setting, state, rollout, jax.random.key(seed))[0].network for seed in range(6)]
-    weights = {float(jnp.sum(jnp.abs(leaf))) for leaf in (r.lstm.weight for r in results)}  # pyright: ignore
+    weights = {float(jnp.sum(jnp.abs(leaf))) for leaf in (r.core.weight for r in results)}  # pyright: ignore
     assert len(weights) > 1
     again = update(setting, state, rollout, jax.random.key(0))[0].network
     assert eqx.tree_equal(results[0], again)
