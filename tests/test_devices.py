@@ -125,6 +125,7 @@ def test_two_processes_read_what_lies_on_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) -> None:
     """Evaluations, checkpoints and a resume included."""
     together, alone, temporary = (tmp_path / name for name in ("together", "alone", "temporary"))
@@ -139,5 +140,8 @@ def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) 
     )
     assert len(ours) == len(theirs) > 4
     for row, other in zip(ours, theirs):
-        assert row == pytest.approx(other, rel=1e-3, abs=1e-4)
+        measured, others = (
+            {name: value for name, value in one.items() if value is not None} for one in (row, other)
+        )
+        assert measured == pytest.approx(others, rel=1e-3, abs=1e-4)
     assert (together / "summary.json").read_text() == (alone / "summary.json").read_text()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from cenie.settings import Problem, SettingsError, read, replace, setting, to_data
+from cenie.settings import Problem, SettingsError, read, replace, setting, to_data, with_all_kinds
 
 # Random dataclasses -> JSON -> the same
 
@@ -416,3 +416,29 @@ def test_a_group_that_was_left_out_can_be_put_in_by_its_settings() -> None:
     )
     with pytest.raises(SettingsError, match=r"hole\.kind: must be one of circle, square"):
         replace(Drawing(), {"hole.radius": 4.0})
+
+
+@dataclass(frozen=True)
+class Framed:
+    kind: Literal["framed"] = "framed"
+    inside: Circle | Square = field(default_factory=Square)
+
+
+@dataclass(frozen=True)
+class Page:
+    content: Circle | Framed = field(default_factory=Circle)
+
+
+def test_one_of_several_records_inside_another_begins_with_the_defaults_of_that_one() -> None:
+    framed = {"content.kind": "framed"}
+    assert replace(Page(), {**framed, "content.inside.side": 5}) == Page(Framed(inside=Square(side=5)))
+    circle = {**framed, "content.inside.kind": "circle", "content.inside.radius": 2.0}
+    assert replace(Page(), circle) == Page(Framed(inside=Circle(radius=2.0)))
+    start = Page(Framed(inside=Circle(radius=2.0)))
+    assert replace(start, {"content.inside.kind": "square"}) == Page(Framed())
+
+
+def test_settings_of_all_kinds_tell_the_types_of_values() -> None:
+    everything = with_all_kinds(Page(Circle(radius=9.0)))
+    inside = {"kind": "square", "side": 2, "rounded": None, "radius": 1.0}
+    assert everything == {"content": {"kind": "circle", "radius": 9.0, "inside": inside}}

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from cenie.run.build import build
     from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
     from cenie.run.presets import preset
+    from cenie.spaces import Box, Discrete
+    from cenie.student.actions import Categorical, DiagonalGaussian
+    from cenie.student.networks import Decision, Network
     from cenie.teach.curriculum import Curriculum, Editing, Replay
     from cenie.teach.cycle import cycle, cycles, init
     from cenie.teach.novelty import Novelty
@@ -24,11 +27,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Box",
+    "Categorical",
     "Curriculum",
+    "Decision",
     "Design",
+    "DiagonalGaussian",
+    "Discrete",
     "Domain",
     "Editing",
     "Environment",
+    "Network",
     "Novelty",
     "ParameterSpace",
     "RandomSource",
@@ -54,11 +63,17 @@ __all__ = [
 ]
 
 _HOME = {
+    "Box": "cenie.spaces",
+    "Categorical": "cenie.student.actions",
     "Curriculum": "cenie.teach.curriculum",
+    "Decision": "cenie.student.networks",
     "Design": "cenie.envs.base",
+    "DiagonalGaussian": "cenie.student.actions",
+    "Discrete": "cenie.spaces",
     "Domain": "cenie.envs.base",
     "Editing": "cenie.teach.curriculum",
     "Environment": "cenie.envs.base",
+    "Network": "cenie.student.networks",
     "Novelty": "cenie.teach.novelty",
     "ParameterSpace": "cenie.envs.base",
     "RandomSource": "cenie.teach.source",

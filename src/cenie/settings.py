@@ -82,6 +82,23 @@ def to_data(value: Any) -> Any:
     return value
 
 
+def with_all_kinds(value: Any) -> Any:
+    """`to_data(value)`, in which a record that is one of several kinds also has the settings of the others.
+
+    That is no valid configuration. It says what type of value each setting takes, whatever kind is chosen.
+    """
+    if not dataclasses.is_dataclass(value):
+        return to_data(value)
+    data: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        chosen = getattr(value, field.name)
+        data[field.name] = with_all_kinds(chosen)
+        if dataclasses.is_dataclass(chosen):
+            for other in _records(type(value), field.name):
+                data[field.name] = with_all_kinds(other()) | data[field.name]
+    return data
+
+
 def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
     """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`).
 
@@ -91,22 +108,26 @@ def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
     problems: list[Problem] = []
     data = to_data(value)
     for path in sorted(overrides, key=_kinds_first):
-        if _changes_kind(value, path, overrides[path]):
-            _assign(data, path.removesuffix(".kind"), {}, problems)
-        _assign(data, path, overrides[path], problems)
+        _assign(type(value), data, path, overrides[path], problems)
     result = _read(type(value), data, "", problems)
     if problems:
         raise SettingsError(problems)
     return result
 
 
-def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
+def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
     *parents, last = path.split(".")
     node: Any = data
     for depth, name in enumerate(parents):
-        # A group that was left out, or one of a record of which only the kind is known: its settings follow.
-        if node.get(name) is None and (name in node or set(node) == {"kind"}):
-            node[name] = {}
+        options = _records(record, name)
+        group = node.get(name)
+        chooses = last == "kind" and depth == len(parents) - 1
+        kind = new if chooses else group.get("kind") if isinstance(group, dict) else None
+        record = options[0] if len(options) == 1 else _of_kind(options, kind)
+        # A group that was left out, or that becomes another of several records, begins with its defaults.
+        changes = chooses and len(options) > 1 and isinstance(group, dict) and group.get("kind") != new
+        if changes or (name in node and group is None):
+            node[name] = _defaults(record)
         node = node.get(name)
         if not isinstance(node, dict):
             problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))
@@ -114,13 +135,24 @@ def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) 
     node[last] = new
 
 
-def _changes_kind(value: Any, path: str, new: Any) -> bool:
-    """Whether another of several records is asked for, which has other settings than the present one."""
-    *parents, last = path.split(".")
-    for name in parents:
-        value = getattr(value, name, None)
-    is_tagged = last == "kind" and dataclasses.is_dataclass(value) and len(_tags(type(value))) == 1
-    return is_tagged and getattr(value, "kind", None) != new
+def _records(record: Any, name: str) -> list[type]:
+    """The records that a setting of a record may be."""
+    hint = typing.get_type_hints(record).get(name) if dataclasses.is_dataclass(record) else None
+    options = typing.get_args(hint) or (hint,)
+    return [typing.cast(type, option) for option in options if dataclasses.is_dataclass(option)]
+
+
+def _of_kind(records: list[type], kind: Any) -> type | None:
+    return next((record for record in records if _tags(record) == (kind,)), None)
+
+
+def _defaults(record: type | None) -> dict[str, Any]:
+    """The settings of a record by default; none if it is not known or some have no default."""
+    required = record is None or any(
+        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(record)
+    )
+    return {} if record is None or required else to_data(record())
 
 
 def _kinds_first(path: str) -> tuple[int, bool]:

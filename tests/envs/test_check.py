@@ -12,11 +12,12 @@ import pytest
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs import check
-from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.base import Environment
 from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 KEY = jax.random.key(0)

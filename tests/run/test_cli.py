@@ -15,6 +15,7 @@ from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
+from cenie.student.config import Bits, Gru
 from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
@@ -30,6 +31,17 @@ def test_help_and_tables_load_no_jax():
     assert result.stdout.splitlines()[-1] == "not loaded"
     assert "cenie train DOMAIN METHOD" in result.stdout
     assert "--student.ppo.learning-rate" in result.stdout
+    assert "--student.network.encoder.codes" in result.stdout  # a setting of one kind of several
+
+
+def test_settings_of_another_kind_are_typed_like_those_of_the_default():
+    options = {
+        "student.network.kind": "gru",
+        "student.network.encoder.kind": "bits",
+        "student.network.encoder.codes": "2,8",
+    }
+    config = preset("maze", "dr", "paper", cli.typed("maze", "dr", options))
+    assert config.student.network == Gru(encoder=Bits(codes=(2, 8)))
 
 
 def test_tables_name_every_method_and_domain(capsys):

@@ -7,16 +7,17 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete, Environment
+from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import NetworkConfig
+from cenie.spaces import Box, Discrete
+from cenie.student.config import Bits, Lstm, Mlp
 from cenie.student.networks import make_network
 from cenie.student.rollout import collect
 from cenie.types import EnvState, Level, Observation, Rollout, Step
 from tests.student.probes import FAULTS, Faulty, View
 
 N, T = 4, 12
-NETWORK = NetworkConfig(encoder="bits", encoder_size=4, memory_size=4, head_size=4)
+NETWORK = Lstm(encoder=Bits(size=4, codes=(2, 8)), memory_size=4, head_size=4)
 
 
 class Counting(Environment):
@@ -133,7 +134,7 @@ def test_the_level_axis_may_be_split_over_devices() -> None:
 
 def test_non_finite_numbers_are_set_to_zero_and_counted() -> None:
     levels = jnp.array([FAULTS.index(name) for name in ("nan reward", "nan observation", "never done")])
-    config = NetworkConfig(kind="mlp", hidden_sizes=(4,))
+    config = Mlp(hidden_sizes=(4,))
     network = make_network(config, Faulty.observation_space, Faulty.action_space, jax.random.key(0))
 
     @eqx.filter_jit
@@ -176,7 +177,7 @@ class Tabled(Environment):
 
 
 def test_what_is_prepared_of_a_level_is_played_and_made_outside_the_loop_over_steps() -> None:
-    config = NetworkConfig(kind="mlp", hidden_sizes=(4,))
+    config = Mlp(hidden_sizes=(4,))
     network = make_network(config, Tabled.observation_space, Tabled.action_space, jax.random.key(0))
     traced = []
 

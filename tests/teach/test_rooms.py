@@ -4,11 +4,13 @@ buffers of their own, another novelty."""
 import dataclasses
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cenie
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach.buffer import Remembered
@@ -146,6 +148,60 @@ def test_another_novelty_remembers_and_rescores():
     expected = np.asarray(buffer.memory["farthest"]).max(axis=1) + float(states[-1].teacher.novelty)
     np.testing.assert_allclose(buffer.column("novelty")[:size], expected[:size], rtol=1e-6)
     assert (np.asarray(buffer.column("novelty"))[size:] == 0).all()
+
+
+class OwnNetwork(cenie.Network):
+    """A network from outside: one matrix on the bytes of the view."""
+
+    recurrent = False
+
+    weight: jax.Array
+
+    def __init__(self, observation_space, action_space, key):
+        size = observation_space.image.shape
+        self.weight = 0.01 * jax.random.normal(key, (np.prod(size), action_space.n + 1))
+
+    def initial_memory(self, count):
+        return ()
+
+    def step(self, memory, observation, start):
+        return (), self.sequence(memory, observation, start)
+
+    def sequence(self, memory, observation, start):
+        seen = observation.image.reshape(*start.shape, -1).astype(jnp.float32)
+        *logits, value = jnp.moveaxis(seen @ self.weight, -1, 0)
+        return cenie.Decision(cenie.Categorical(jnp.stack(logits, axis=-1)), value, seen)
+
+
+def test_a_network_of_ones_own_is_trained():
+    setup = dataclasses.replace(changed("dr", students=2), network=OwnNetwork)
+    states, _ = cycles(setup, 2)
+    first, second = (student.network for student in states[0].students)
+    assert isinstance(first, OwnNetwork)
+    assert digest(first) != digest(second)  # each has its own key
+    assert digest(states[-1].student.network) != digest(first)
+
+
+def test_a_network_of_ones_own_gives_the_points_of_novelty_their_size():
+    setup = dataclasses.replace(changed("plr-cenie"), network=OwnNetwork)
+    state = eqx.filter_eval_shape(init, setup, 0)
+    assert state.teacher.novelty.coverage.points.shape[-1] == 5 * 5 * 3 + 3
+
+
+class OwnMemory(OwnNetwork):
+    recurrent = True
+
+
+def test_networks_of_ones_own_that_cannot_be_trained_are_refused():
+    setup = changed("dr")
+    with pytest.raises(ValueError, match="network: must make a cenie Network, got Linear"):
+        init(dataclasses.replace(setup, network=lambda *_: eqx.nn.Linear(1, 1, key=_[2])), 0)
+    ppo = dataclasses.replace(setup.student.ppo, minibatches=8)
+    student = dataclasses.replace(setup.student, ppo=ppo)
+    without = dataclasses.replace(setup, students=(student,), network=OwnNetwork, mesh=None)
+    assert isinstance(init(without, 0).student.network, OwnNetwork)
+    with pytest.raises(ValueError, match=r"minibatches: 8 on 1 device.* the 4 levels .* with memory"):
+        init(dataclasses.replace(without, network=OwnMemory), 0)
 
 
 def test_impossible_curricula_are_refused():

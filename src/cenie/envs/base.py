@@ -1,4 +1,4 @@
-"""What a domain must provide: an environment, its spaces, and the record that bundles its parts."""
+"""What a domain must provide: an environment, and the record that bundles its parts."""
 
 import abc
 import math
@@ -11,29 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
+from cenie.spaces import Space
 from cenie.types import EnvState, Level, Observation, Prepared, Step
-
-
-@dataclass(frozen=True)
-class Discrete:
-    """Integers 0 .. n-1."""
-
-    n: int
-    dtype: str = "int32"
-    shape: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Box:
-    """Arrays of one shape with every entry in [low, high]."""
-
-    shape: tuple[int, ...]
-    low: int | float
-    high: int | float
-    dtype: str = "float32"
-
-
-Space = Discrete | Box
 
 
 class Environment(eqx.Module):

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.base import Environment
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import EnvState, Level, Step
 
 EPISODES = 8

@@ -12,9 +12,9 @@ from cenie.envs.maze.presets import PRESETS
 class DomainEntry:
     """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
 
-    `settings` is a type with the properties `level_bytes` and `observation_bytes`; `networks` are the kinds
-    of network that can read the domain's observations. `roles` are names of generators by what they are for,
-    and `presets` named sets of settings by their dotted paths.
+    `settings` is a type with the properties `level_bytes`, `observation_bytes`, `observation_parts` (the
+    spaces an observation is made of) and `action_space`. `roles` are names of generators by what they are
+    for, and `presets` named sets of settings by their dotted paths.
     """
 
     summary: str
@@ -23,7 +23,6 @@ class DomainEntry:
     generators: tuple[str, ...]
     roles: Mapping[str, str]
     suites: tuple[str, ...]
-    networks: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
 
 
@@ -35,7 +34,6 @@ DOMAINS = {
         generators=("uniform60", "blocks25", "empty"),
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
-        networks=("maze-lstm",),
         presets=PRESETS,
     ),
 }

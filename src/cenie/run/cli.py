@@ -299,7 +299,14 @@ def _train_help(names: list[str], options: dict[str, str]) -> int:
     sys.stdout.write(USAGE)
     default = preset(domain, method, options.get("preset", "quick"))
     try:
-        tyro.cli(config_type(domain, method), default=default, args=["--help"], prog="cenie train")
+        tyro.cli(
+            config_type(domain, method),
+            default=default,
+            args=["--help"],
+            prog="cenie train",
+            # All settings of the chosen kinds; a list of kinds alone would hide them.
+            config=(tyro.conf.AvoidSubcommands,),
+        )
     except SystemExit:
         return OK
     return OK
@@ -342,7 +349,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
 def typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     check_names(domain, method)
-    defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))
+    config = config_type(domain, method)(domain=domain, method=method, preset="quick")
+    defaults = settings.with_all_kinds(config)
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for path, text in options.items():

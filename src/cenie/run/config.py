@@ -94,7 +94,6 @@ class Config:
         allowed = (
             ("run.suite", self.run.suite, entry.suites),
             ("teacher.generator", self.teacher.generator, (*entry.roles, *entry.generators)),
-            ("student.network.kind", self.student.network.kind, entry.networks),
         )
         for path, name, names in allowed:
             if name not in names:
@@ -104,6 +103,8 @@ class Config:
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
+        for problem in self.student.network.misfits(self.env.observation_parts):
+            yield Problem(f"student.network.{problem.path}", problem.message)
 
     def _replay_problems(self, teacher: ReplayTeacher) -> Iterator[Problem]:
         replay, edit, batch = teacher.replay, teacher.edit, self.student.num_levels

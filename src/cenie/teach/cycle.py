@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import state_action_features
 from cenie.student.networks import Network, make_network
@@ -34,7 +35,8 @@ class Setup:
     """The fixed parts of a run.
 
     `students` has the settings of each student of the curriculum; all play equally many levels and steps.
-    `mesh`, if given, has one axis over which the level axis is split.
+    `mesh`, if given, has one axis over which the level axis is split. `network`, if given, makes the network
+    of each student from the spaces of the environment and a key, instead of the one that its settings name.
     """
 
     environment: Environment
@@ -42,6 +44,7 @@ class Setup:
     students: tuple[StudentConfig, ...]
     curriculum: Curriculum
     mesh: Mesh | None = None
+    network: Callable[[PyTree[Space], Space, PRNGKeyArray], Network] | None = None
 
     def __post_init__(self) -> None:
         if len(self.students) != self.curriculum.students:
@@ -84,12 +87,8 @@ def init(setup: Setup, seed: int) -> TrainState:
     """The state before the first cycle."""
     run_key = jax.random.key(seed)
     network_key, cycle_key = jax.random.split(run_key)
-    environment = setup.environment
     networks = [
-        make_network(
-            config.network, environment.observation_space, environment.action_space, _nth(network_key, number)
-        )
-        for number, config in enumerate(setup.students)
+        _network(setup, config, _nth(network_key, number)) for number, config in enumerate(setup.students)
     ]
     state = TrainState(
         key=cycle_key,
@@ -103,6 +102,24 @@ def init(setup: Setup, seed: int) -> TrainState:
         ),
     )
     return jax.tree.map(_strongly_typed, state)
+
+
+def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
+    """The network of a student that has learned nothing. Consumes the key."""
+    make = setup.network or functools.partial(make_network, config.network)
+    network = make(setup.environment.observation_space, setup.environment.action_space, key)
+    if not isinstance(network, Network):
+        raise ValueError(f"network: must make a cenie Network, got {type(network).__name__}")
+    # The settings were checked for the network that they name, which may be another one.
+    per_row = 1 if network.recurrent else config.num_steps
+    rows, devices = config.num_levels * per_row, 1 if setup.mesh is None else setup.mesh.size
+    if rows % (config.ppo.minibatches * devices):
+        unit = "levels" if network.recurrent else "steps"
+        raise ValueError(
+            f"ppo.minibatches: {config.ppo.minibatches} on {devices} device(s) must share the {rows} {unit} "
+            f"of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
+        )
+    return network
 
 
 def _strongly_typed(leaf: Array) -> Array:

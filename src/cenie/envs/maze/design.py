@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from cenie.envs.base import Box, Design, Discrete, Environment, Space
+from cenie.envs.base import Design, Environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.generate import BUDGETS, assemble, choose, place_start
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 NOISE = 50

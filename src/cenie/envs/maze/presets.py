@@ -10,6 +10,9 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
+# The student of the paper and of the original code; its sizes are the defaults of the settings.
+_CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
+
 _LONG_RUN = {
     "run.suite": "cenie8",
     "run.evaluate_every": 250,  # original code: every 250 updates
@@ -24,8 +27,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "env.num_actions": 3,
         "student.num_levels": 64,
         "student.num_steps": 256,
-        "student.network.encoder": "bits",
-        "student.network.encoder_size": 64,
+        "student.network.kind": "lstm",
+        "student.network.encoder.kind": "bits",
+        "student.network.encoder.size": 64,
+        "student.network.encoder.codes": (2, 8),  # object codes of wall and goal
         "student.network.memory_size": 64,
         "student.network.forget_bias": 1.0,
         "student.ppo.learning_rate": 1e-3,
@@ -48,6 +53,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "env.reward_decay": 1.0,  # 1 - t/H, without the 0.9 of the original code
         "teacher.replay.schedule": "fixed",  # its listings decide by the replay rate alone
         "teacher.replay.priority.staleness_coef": 0.5,  # table
+        **_CONV_LSTM,
         **_LONG_RUN,
     },
     # The original code's maze configs with 0 to 60 blocks.
@@ -57,6 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.insertion": "raw",
         "teacher.replay.repeated": "last",
         "teacher.edit.parents": "easy",
+        **_CONV_LSTM,
         **_LONG_RUN,
     },
 }
