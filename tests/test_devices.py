@@ -1,6 +1,5 @@
 """Splitting, sharing and gathering: two host devices must find what one finds, in one process or in two."""
 
-import json
 import os
 import socket
 import subprocess
@@ -134,14 +133,6 @@ def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) 
         in_two_processes("train", str(together), *resume, temporary=temporary)
         run(str(alone), resume=bool(resume))
     assert list(temporary.iterdir()) == []
-    ours, theirs = (
-        [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-        for path in (together, alone)
-    )
-    assert len(ours) == len(theirs) > 4
-    for row, other in zip(ours, theirs):
-        measured, others = (
-            {name: value for name, value in one.items() if value is not None} for one in (row, other)
-        )
-        assert measured == pytest.approx(others, rel=1e-3, abs=1e-4)
-    assert (together / "summary.json").read_text() == (alone / "summary.json").read_text()
+    # Sums of two do not depend on the order: the same bytes, whoever computed them.
+    for name in ("metrics.jsonl", "evaluations.csv", "summary.json"):
+        assert (together / name).read_bytes() == (alone / name).read_bytes() != b""
