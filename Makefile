@@ -23,7 +23,8 @@ test-all: lint
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonversion 3.11
+	$(BIN)/pyright --pythonversion 3.14
 
 benchmark: $(VENV)/dev
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,benchmark]'

@@ -57,7 +57,7 @@ def ours(capacity: int, columns: int) -> tuple[Any, dict[str, Call]]:
         return buffer.update(state, batch, scores, jnp.ones(BATCH, bool), returns), ()
 
     names = [f"score{j}" for j in range(columns)]
-    state = buffer.init(one_level(), capacity, names)
+    state = buffer.init(one_level(), capacity, names, {"max_return": buffer.Remembered("maximum")})
     return state, {"insert": insert, "sample": sample, "update": update}
 
 

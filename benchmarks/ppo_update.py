@@ -28,8 +28,9 @@ from cenie.envs.base import Domain
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
-from cenie.student.networks import Decision, MazeLSTM, Network, make_network
+from cenie.student.config import Bits, Lstm, PPOConfig, StudentConfig
+from cenie.student.lstm import LSTM
+from cenie.student.networks import Decision, Network, Recurrent, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.types import Level, Memory, Observation, Rollout
@@ -39,7 +40,7 @@ jax.config.update("jax_num_cpu_devices", CORES)
 
 PAPER = StudentConfig()
 QUICK = StudentConfig(
-    network=NetworkConfig(encoder="bits", memory_size=64, forget_bias=1.0),
+    network=Lstm(encoder=Bits(codes=(2, 8)), memory_size=64, forget_bias=1.0),
     ppo=PPOConfig(learning_rate=1e-3, entropy_coef=0.005, gamma=0.99, epochs=4, minibatches=4),
     num_levels=64,
 )
@@ -52,17 +53,19 @@ class Textbook(Network):
 
     recurrent: ClassVar[bool] = True
 
-    inner: MazeLSTM
+    inner: Recurrent
     input_weight: Array
     memory_weight: Array
     bias: Array
 
-    def __init__(self, inner: MazeLSTM):
-        size = inner.lstm.weight.shape[0] // 4
-        self.memory_weight = inner.lstm.weight[:, -size:].T
-        self.input_weight = inner.lstm.weight[:, : -size - 1].T
-        self.bias = inner.lstm.weight[:, -size - 1]
-        self.inner = eqx.tree_at(lambda net: net.lstm.weight, inner, jnp.zeros((4 * size, 0)))
+    def __init__(self, inner: Recurrent):
+        assert isinstance(inner.core, LSTM)
+        weight = inner.core.weight
+        size = weight.shape[0] // 4
+        self.memory_weight = weight[:, -size:].T
+        self.input_weight = weight[:, : -size - 1].T
+        self.bias = weight[:, -size - 1]
+        self.inner = eqx.tree_at(lambda net: net.core.weight, inner, jnp.zeros((4 * size, 0)))
 
     def initial_memory(self, count: int) -> Memory:
         zeros = jnp.zeros((count, self.memory_weight.shape[0]))
@@ -219,11 +222,12 @@ def updates(rounds: int) -> dict[str, float]:
 def gradient_difference() -> float:
     """Largest difference from the textbook's gradient of the LSTM, relative to its largest entry."""
     network = make_network(PAPER.network, *_maze_spaces(), KEY)
-    assert isinstance(network, MazeLSTM)
+    assert isinstance(network, Recurrent)
     textbook = Textbook(network)
     keys = jax.random.split(KEY, 3)
-    n, t, size = PAPER.num_levels, PAPER.num_steps, PAPER.network.memory_size
-    inputs = jax.random.normal(keys[0], (network.encoder.size, t, n))
+    n, t = PAPER.num_levels, PAPER.num_steps
+    width, size = textbook.input_weight.shape[0], textbook.memory_weight.shape[0]
+    inputs = jax.random.normal(keys[0], (width, t, n))
     start = jax.random.bernoulli(keys[1], 0.01, (t, n))
     pull = jax.random.normal(keys[2], (size, t, n))
     ours = eqx.filter_jit(
@@ -238,7 +242,7 @@ def gradient_difference() -> float:
     expected = theirs(textbook)
     parts = [expected.input_weight.T, expected.bias[:, None], expected.memory_weight.T]
     expected = jnp.concatenate(parts, axis=1)
-    return float(jnp.abs(ours(network.lstm).weight - expected).max() / jnp.abs(expected).max())
+    return float(jnp.abs(ours(network.core).weight - expected).max() / jnp.abs(expected).max())
 
 
 def cycles(config: StudentConfig, maze: MazeConfig, rounds: int) -> dict[str, float]:

@@ -21,6 +21,7 @@ def follow(environment, network, level, key, steps):
 
     The environment ends an episode at the step into the goal without making it, so that is done here.
     """
+    level = environment.prepare(level)
     observation, state = environment.reset(key, level)
     memory = network.initial_memory(1)
     places = [(*map(int, state.position), int(state.direction))]

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from cenie.settings import Problem, SettingsError, read, replace, setting, to_data
+from cenie.settings import Problem, SettingsError, read, replace, setting, to_data, with_all_kinds
 
 # Random dataclasses -> JSON -> the same
 
@@ -324,7 +324,6 @@ def test_overrides_reach_into_groups_and_leave_the_original() -> None:
         ("iner.rate", 1, "iner.rate: 'iner' is not a group of settings"),
         ("count.x", 1, "count.x: 'count' is not a group of settings"),
         ("inner.rate.x", 1, "inner.rate.x: 'inner.rate' is not a group of settings"),
-        ("maybe.rate", 1, "maybe.rate: 'maybe' is not a group of settings"),
         ("inner.rate", 2, "inner.rate: must be at most 1.0, got 2.0"),
         ("count", "8", "count: expected a whole number, got '8'"),
         ("inner", 8, "inner: expected a group of settings, got 8"),
@@ -340,3 +339,106 @@ def test_all_wrong_overrides_are_named_together() -> None:
     with pytest.raises(SettingsError) as caught:
         replace(Outer("run"), {"x.y": 1, "count": 0, "inner.rate": "a"})
     assert [problem.path for problem in caught.value.problems] == ["x.y", "count", "inner.rate"]
+
+
+# One of several records
+
+
+@dataclass(frozen=True)
+class Circle:
+    kind: Literal["circle"] = "circle"
+    radius: float = setting(1.0, above=0.0)
+
+
+@dataclass(frozen=True)
+class Square:
+    kind: Literal["square"] = "square"
+    side: int = setting(2, minimum=1)
+    rounded: Circle | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    shape: Circle | Square = field(default_factory=Circle)
+    hole: Circle | Square | None = None
+    frame: Inner | None = None
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        Drawing(),
+        Drawing(shape=Square(side=7, rounded=Circle(radius=0.5))),
+        Drawing(shape=Circle(radius=3.0), hole=Square()),
+    ],
+)
+def test_records_told_apart_by_their_kind_survive_json(drawing: Drawing) -> None:
+    assert read(Drawing, json.loads(json.dumps(to_data(drawing)))) == drawing
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ({"shape": {"kind": "blob"}}, "shape.kind: must be one of circle, square, got 'blob'"),
+        ({"shape": {"kind": ["circle"]}}, "shape.kind: must be one of circle, square, got ['circle']"),
+        ({"shape": {"radius": 1.0}}, "shape.kind: must be one of circle, square, got None"),
+        ({"shape": "circle"}, "shape: expected a group with a kind (circle, square), got 'circle'"),
+        ({"shape": None}, "shape: expected a group with a kind (circle, square), got None"),
+        ({"shape": {"kind": "square", "radius": 1.0}}, "shape.radius: unknown setting"),
+        ({"hole": {"kind": "circle", "radius": 0}}, "hole.radius: must be greater than 0"),
+    ],
+)
+def test_what_is_wrong_with_one_of_several_records_is_named(data: Any, line: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(Drawing, data)
+    assert line in str(caught.value)
+
+
+def test_another_kind_begins_with_its_own_defaults() -> None:
+    start = Drawing(shape=Circle(radius=5.0))
+    assert replace(start, {"shape.kind": "square"}) == Drawing(shape=Square())
+    assert replace(start, {"shape.kind": "circle"}) == start
+    both = {"shape.side": 9, "shape.kind": "square"}
+    assert (
+        replace(start, both) == replace(start, dict(reversed(both.items()))) == Drawing(shape=Square(side=9))
+    )
+
+
+def test_a_kind_that_is_an_ordinary_choice_changes_nothing_else() -> None:
+    start = Outer(name="run", count=9)
+    assert replace(start, {"kind": "proportional"}) == dataclasses.replace(start, kind="proportional")
+
+
+def test_a_group_that_was_left_out_can_be_put_in_by_its_settings() -> None:
+    assert replace(Drawing(), {"frame.rate": 0.5}).frame == Inner(rate=0.5)
+    assert replace(Drawing(), {"hole.kind": "square", "hole.rounded.radius": 4.0}).hole == Square(
+        rounded=Circle(radius=4.0)
+    )
+    with pytest.raises(SettingsError, match=r"hole\.kind: must be one of circle, square"):
+        replace(Drawing(), {"hole.radius": 4.0})
+
+
+@dataclass(frozen=True)
+class Framed:
+    kind: Literal["framed"] = "framed"
+    inside: Circle | Square = field(default_factory=Square)
+
+
+@dataclass(frozen=True)
+class Page:
+    content: Circle | Framed = field(default_factory=Circle)
+
+
+def test_one_of_several_records_inside_another_begins_with_the_defaults_of_that_one() -> None:
+    framed = {"content.kind": "framed"}
+    assert replace(Page(), {**framed, "content.inside.side": 5}) == Page(Framed(inside=Square(side=5)))
+    circle = {**framed, "content.inside.kind": "circle", "content.inside.radius": 2.0}
+    assert replace(Page(), circle) == Page(Framed(inside=Circle(radius=2.0)))
+    start = Page(Framed(inside=Circle(radius=2.0)))
+    assert replace(start, {"content.inside.kind": "square"}) == Page(Framed())
+
+
+def test_settings_of_all_kinds_tell_the_types_of_values() -> None:
+    everything = with_all_kinds(Page(Circle(radius=9.0)))
+    inside = {"kind": "square", "side": 2, "rounded": None, "radius": 1.0}
+    assert everything == {"content": {"kind": "circle", "radius": 9.0, "inside": inside}}

@@ -12,7 +12,7 @@ SETTINGS = {
     "student.num_levels": 4,
     "student.num_steps": 16,
     "student.network.memory_size": 8,
-    "student.network.encoder_size": 8,
+    "student.network.encoder.size": 8,
     "student.network.head_size": 8,
     "student.ppo.epochs": 1,
     "student.ppo.minibatches": 2,

@@ -82,27 +82,82 @@ def to_data(value: Any) -> Any:
     return value
 
 
+def with_all_kinds(value: Any) -> Any:
+    """`to_data(value)`, in which a record that is one of several kinds also has the settings of the others.
+
+    That is no valid configuration. It says what type of value each setting takes, whatever kind is chosen.
+    """
+    if not dataclasses.is_dataclass(value):
+        return to_data(value)
+    data: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        chosen = getattr(value, field.name)
+        data[field.name] = with_all_kinds(chosen)
+        if dataclasses.is_dataclass(chosen):
+            for other in _records(type(value), field.name):
+                data[field.name] = with_all_kinds(other()) | data[field.name]
+    return data
+
+
 def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
-    """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`)."""
+    """`value` with dotted-path overrides, re-read strictly (e.g. `{"student.ppo.clip": 0.1}`).
+
+    Another `kind` of record begins with the defaults of that kind; other settings of it may follow in the
+    same call.
+    """
     problems: list[Problem] = []
     data = to_data(value)
-    for path, new in overrides.items():
-        _assign(data, path, new, problems)
+    for path in sorted(overrides, key=_kinds_first):
+        _assign(type(value), data, path, overrides[path], problems)
     result = _read(type(value), data, "", problems)
     if problems:
         raise SettingsError(problems)
     return result
 
 
-def _assign(data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
+def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
     *parents, last = path.split(".")
     node: Any = data
     for depth, name in enumerate(parents):
-        node = node.get(name) if isinstance(node, dict) else None
+        options = _records(record, name)
+        group = node.get(name)
+        chooses = last == "kind" and depth == len(parents) - 1
+        kind = new if chooses else group.get("kind") if isinstance(group, dict) else None
+        record = options[0] if len(options) == 1 else _of_kind(options, kind)
+        # A group that was left out, or that becomes another of several records, begins with its defaults.
+        changes = chooses and len(options) > 1 and isinstance(group, dict) and group.get("kind") != new
+        if changes or (name in node and group is None):
+            node[name] = _defaults(record)
+        node = node.get(name)
         if not isinstance(node, dict):
             problems.append(Problem(path, f"'{'.'.join(parents[: depth + 1])}' is not a group of settings"))
             return
     node[last] = new
+
+
+def _records(record: Any, name: str) -> list[type]:
+    """The records that a setting of a record may be."""
+    hint = typing.get_type_hints(record).get(name) if dataclasses.is_dataclass(record) else None
+    options = typing.get_args(hint) or (hint,)
+    return [typing.cast(type, option) for option in options if dataclasses.is_dataclass(option)]
+
+
+def _of_kind(records: list[type], kind: Any) -> type | None:
+    return next((record for record in records if _tags(record) == (kind,)), None)
+
+
+def _defaults(record: type | None) -> dict[str, Any]:
+    """The settings of a record by default; none if it is not known or some have no default."""
+    required = record is None or any(
+        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(record)
+    )
+    return {} if record is None or required else to_data(record())
+
+
+def _kinds_first(path: str) -> tuple[int, bool]:
+    """An order in which groups come before their parts, and the kind of a group before its other settings."""
+    return path.count("."), path.rpartition(".")[2] != "kind"
 
 
 def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
@@ -114,7 +169,7 @@ def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
     if origin is tuple:
         return _read_tuple(typing.get_args(kind), data, path, problems)
     if origin in (typing.Union, types.UnionType):
-        return _read_optional(kind, data, path, problems)
+        return _read_union(kind, data, path, problems)
     return _read_scalar(kind, data, path, problems)
 
 
@@ -221,12 +276,29 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, path: str, problems: list[Pro
     )
 
 
-def _read_optional(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
-    kinds = typing.get_args(kind)
-    if data is None and type(None) in kinds:
+def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    """An optional value, or one of several records that are told apart by their field `kind`."""
+    options = typing.get_args(kind)
+    if data is None and type(None) in options:
         return None
-    (inner,) = (option for option in kinds if option is not type(None))
-    return _read(inner, data, path, problems)
+    kinds = [option for option in options if option is not type(None)]
+    if len(kinds) == 1:
+        return _read(kinds[0], data, path, problems)
+    records = {_tags(record)[0]: record for record in kinds}
+    known = ", ".join(records)
+    if not isinstance(data, Mapping):
+        problems.append(Problem(path, f"expected a group with a kind ({known}), got {show(data)}"))
+        return None
+    chosen = data.get("kind")
+    if not isinstance(chosen, str) or chosen not in records:
+        problems.append(Problem(_join(path, "kind"), f"must be one of {known}, got {show(chosen)}"))
+        return None
+    return _read_dataclass(records[chosen], data, path, problems)
+
+
+def _tags(record: type) -> tuple[str, ...]:
+    """What `kind` may say in this record: one thing, if it is one of a union."""
+    return typing.get_args(typing.get_type_hints(record).get("kind"))
 
 
 def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:

@@ -12,6 +12,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 Level = PyTree[Any]
 """A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""
 
+Prepared = PyTree[Any]
+"""What an environment plays: the level itself, or what `Environment.prepare` made of it."""
+
 Observation = PyTree[Any]
 EnvState = PyTree[Any]
 Memory = PyTree[Any]
@@ -35,13 +38,16 @@ class Step(eqx.Module):
 
 
 class Rollout(eqx.Module):
-    """`n` levels played for `t` steps each; a finished episode starts the same level again.
+    """`n` levels played for `t` steps each; a finished episode starts the same level again, unless the
+    rollout was made without restarts.
 
     `start[i, j]` says that an episode begins at step `j`: the memory is zeroed before that observation
     is read. `last_value` is the value of the observation after the last step (of the next episode, if
     one ended there: GAE then ignores it). `final_value[i, j]` is the value of the observation that
     ended an episode by truncation, before the restart; it is None unless time-outs are bootstrapped.
     `final_observation` holds the observation after each step before any restart, if asked for.
+    `final_state` is the environment's state after the last step (and after a restart, if one ended there), if
+    asked for: in a rollout without restarts it holds what an episode of fixed length has made.
     `features` is the student's state representation and `entropy` its policy's entropy (in nats) at each
     step, if asked for. `masked` counts the non-finite rewards and observation entries that were replaced
     by 0.
@@ -63,6 +69,7 @@ class Rollout(eqx.Module):
     features: Float[Array, "n t d"] | None = None
     entropy: Float[Array, "n t"] | None = None
     masked: Int[Array, " n"] | None = None
+    final_state: EnvState | None = None
 
     @property
     def done(self) -> Bool[Array, "n t"]:
@@ -70,7 +77,11 @@ class Rollout(eqx.Module):
 
 
 class Advantages(eqx.Module):
-    """Generalised advantage estimates and the value targets `advantage + value` they imply."""
+    """Generalised advantage estimates, and the value targets `advantage + value` they imply.
+
+    `error` is the one-step error r_t + gamma V_{t+1} - V_t.
+    """
 
     advantage: Float[Array, "n t"]
     target: Float[Array, "n t"]
+    error: Float[Array, "n t"]

@@ -12,11 +12,12 @@ import pytest
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs import check
-from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.base import Environment
 from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 KEY = jax.random.key(0)
@@ -34,6 +35,15 @@ class Walk(Environment):
     max_steps: int = eqx.field(static=True, default=9)
     observation_space: PyTree = eqx.field(static=True, default=Box((2,), -20.0, 20.0))
     action_space: Space = eqx.field(static=True, default=Discrete(2))
+
+    def prepare(self, level: Array):
+        if self.fault == "nothing prepared":
+            return ()
+        if self.fault == "unbatched prepare":
+            return level if level > 0 else -level
+        if self.fault == "print in prepare":
+            print("preparing")
+        return level
 
     def reset(self, key: PRNGKeyArray, level: Array):
         start = jnp.float32(0.0) if self.fault == "level ignored" else level
@@ -128,6 +138,9 @@ FAULTS = {
     "solved too early": "solved is set in the middle",
     "not a step": "must return a cenie.types.Step",
     "level ignored": "level is ignored",
+    "nothing prepared": "prepare returns no arrays",
+    "unbatched prepare": "cannot be compiled",
+    "print in prepare": "prepare has side effects",
 }
 
 
@@ -225,6 +238,16 @@ def test_numbers_of_numpy_and_weak_types_are_no_alarm(zero):
 def test_levels_that_are_no_arrays_or_unlike_each_other_are_named(level, other, reason):
     (problem,) = alarms(Walk(""), level, other)
     assert reason in problem
+
+
+def test_the_prepared_level_is_played():
+    class Shifted(Walk):
+        """A level that only means something once it is prepared."""
+
+        def prepare(self, level):
+            return level["place"]
+
+    assert alarms(Shifted(""), {"place": LEVEL}, {"place": OTHER}) == []
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Box, Discrete, Environment, Space, batched_reset
+from cenie.envs.base import Environment, batched_reset
 from cenie.envs.reset import ObservingEnvironment, step_and_restart
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 LEVELS = jnp.array([2, 3, 5], jnp.int32)

@@ -1,56 +1,16 @@
-"""Sharing out work over devices: two host devices must find what one finds."""
+"""Fits shared out over devices: two host devices must find what one finds."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from jax.sharding import Mesh
 
-from cenie.novelty import coverage, devices
+from cenie.devices import level_mesh
+from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig
 
-MESH = Mesh(np.array(jax.devices()[:2]), ("levels",))
-
-
-def halves(rows: jax.Array, more: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    return {"half": rows / 2.0, "sum": rows[:, None] + more["other"]}
-
-
-@pytest.mark.parametrize("count", [1, 4, 5])
-def test_shared_rows_come_back_in_their_order(count: int) -> None:
-    rows, more = jnp.arange(float(count)), {"other": jnp.arange(3.0 * count).reshape(count, 3)}
-    expected = devices.side_by_side(None, lambda team, *rows: devices.shared(team, halves, *rows), rows, more)
-    found = jax.jit(
-        lambda *rows: devices.side_by_side(
-            MESH, lambda team, *rows: devices.shared(team, halves, *rows), *rows
-        )
-    )(rows, more)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_array_equal(found["half"], np.arange(count) / 2.0)
-
-
-@pytest.mark.parametrize("count", [1, 4, 5])
-def test_each_row_is_counted_once_in_a_sum(count: int) -> None:
-    """Devices get equally many rows, so that one of them may get a copy."""
-
-    def total(real: jax.Array, rows: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(real, rows, 0.0))
-
-    found = jax.jit(
-        lambda rows: devices.side_by_side(MESH, lambda team, rows: devices.summed(team, total, rows), rows)
-    )(jnp.arange(1.0, count + 1))
-    assert float(found) == count * (count + 1) / 2
-
-
-def test_devices_work_on_different_rows() -> None:
-    def who(rows: jax.Array) -> jax.Array:
-        return jnp.full(rows.shape, jax.lax.axis_index("levels"))
-
-    found = jax.jit(
-        lambda rows: devices.side_by_side(MESH, lambda team, rows: devices.shared(team, who, rows), rows)
-    )(jnp.zeros(5))
-    assert found.tolist() == [0, 1, 0, 1, 0]
+MESH = level_mesh(2)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from cenie import settings
+from cenie.envs.domains import DOMAINS
 from cenie.run import cli
 from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
 from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
-from cenie.run.presets import PRESETS, preset
+from cenie.run.presets import preset
 from cenie.settings import SettingsError
+from cenie.student.config import Bits, Gru
 from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
@@ -29,6 +31,17 @@ def test_help_and_tables_load_no_jax():
     assert result.stdout.splitlines()[-1] == "not loaded"
     assert "cenie train DOMAIN METHOD" in result.stdout
     assert "--student.ppo.learning-rate" in result.stdout
+    assert "--student.network.encoder.codes" in result.stdout  # a setting of one kind of several
+
+
+def test_settings_of_another_kind_are_typed_like_those_of_the_default():
+    options = {
+        "student.network.kind": "gru",
+        "student.network.encoder.kind": "bits",
+        "student.network.encoder.codes": "2,8",
+    }
+    config = preset("maze", "dr", "paper", cli.typed("maze", "dr", options))
+    assert config.student.network == Gru(encoder=Bits(codes=(2, 8)))
 
 
 def test_tables_name_every_method_and_domain(capsys):
@@ -69,7 +82,10 @@ def test_every_problem_is_reported_at_once_with_its_path(capsys):
         ("train maze dr --student.ppo.gamma nan", "student.ppo.gamma: expected a number"),
         ("train maze dr --run.sinks tensorboard,carrier-pigeon", "run.sinks[1]: must be one of"),
         ("train maze dr --run.devices 3", "run.devices: must divide the levels of a minibatch (16)"),
-        ("train maze accel --teacher.parents all", "teacher.parents: must be one of batch, easy, hard"),
+        (
+            "train maze accel --teacher.edit.parents all",
+            "teacher.edit.parents: must be one of batch, easy, hard",
+        ),
         ("train maze plr --teacher.replay.min_fill 2", "teacher.replay.min_fill: must be at most 1"),
         ("fly", "unknown command"),
         ("evaluate", "expected DIR"),
@@ -177,7 +193,7 @@ def test_switches_and_lists():
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
 def test_every_preset_survives_json(method, name):
     config = preset("maze", method, name)
     assert read_config(json.loads(json.dumps(settings.to_data(config)))) == config
@@ -194,7 +210,7 @@ def test_paper_preset_has_the_papers_values():
     assert config.teacher.replay.replay_prob == 0.8
     assert config.teacher.replay.priority.temperature == 0.3
     assert config.teacher.replay.priority.staleness_coef == 0.5
-    assert config.teacher.edit_prob == 1.0
+    assert config.teacher.edit.probability == 1.0
     assert config.env.num_edits == 5
 
 

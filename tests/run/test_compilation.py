@@ -197,7 +197,7 @@ def test_another_number_of_cores_is_another_machine(monkeypatch: pytest.MonkeyPa
     names = set()
     for cores in (1, 2):
         compilation._machine.cache_clear()
-        monkeypatch.setattr(compilation, "core_count", lambda cores=cores: cores)
+        monkeypatch.setattr(compilation, "visible_cores", lambda cores=cores: cores)
         names.add(compilation._machine())
     compilation._machine.cache_clear()
     assert len(names) == 2

@@ -271,6 +271,18 @@ def test_a_table_that_is_no_file_does_not_hang(short: Path, make, name: str) -> 
         run(LONGER, short, resume=True)
 
 
+def test_a_run_with_tables_of_format_1_is_refused_before_anything_is_touched(short: Path, capsys) -> None:
+    (short / "summary.json").unlink()
+    table = short / "evaluations.csv"
+    old = table.read_text().replace(",solved,score,", ",solved,", 1)
+    table.write_text(old)
+    assert cli.run(["train", "--resume", str(short)]) == cli.REFUSED
+    assert "evaluations.csv has format 1" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(RunDirectoryError, match="has format 1"):
+        run(SHORT, short, resume=True)
+    assert table.read_text() == old
+
+
 ESCAPE = "\x1b]0;owned\x07\x9b31m\u202e"
 
 
@@ -298,7 +310,7 @@ def test_no_escape_character_is_printed_while_training(short: Path, capsys) -> N
     own = {"settings": data, "config_hash": config_hash(data, MAY_CHANGE_ON_RESUME)}
     forge_facts(short, lambda facts: facts["environment"].update(jax=ESCAPE) or facts.update(own))
     with (short / "evaluations.csv").open("a") as table:
-        table.write(f"0,0,0,cenie8,{ESCAPE},{ESCAPE},0,0.5,1,3\n")
+        table.write(f"0,0,0,cenie8,{ESCAPE},{ESCAPE},0,0.5,1,1.0,3\n")
     assert cli.run(["train", "--resume", str(short)]) == cli.OK
     printed = "".join(capsys.readouterr())
     assert printed.count("owned") >= 4
@@ -324,7 +336,7 @@ def test_an_evaluation_that_cannot_be_written_leaves_the_old_table(
     short: Path, monkeypatch, capsys, call: str, number: int
 ) -> None:
     """The old one was removed first: a full disk left the header of a table."""
-    rows = [EvaluationRow("cenie8", "Labyrinth", "plain", 0, 0.5, True, 9)]
+    rows = [EvaluationRow("cenie8", "Labyrinth", "plain", 0, 0.5, True, 1.0, 9)]
     monkeypatch.setattr(examine, "evaluate", lambda *_, **__: rows)
     assert cli.run(["evaluate", str(short)]) == cli.OK
     table = short / "evaluation-cenie8-seed0-cycle2.csv"

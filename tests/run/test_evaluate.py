@@ -1,18 +1,19 @@
 """Playing held-out levels: limits, rewards, keys, padding and the score of a suite."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import Suite
+from cenie.devices import level_mesh
+from cenie.envs.base import Suite, SuiteEntry
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.dynamics import FORWARD
 from cenie.envs.maze.level import make_level
 from cenie.run import evaluate as module
-from cenie.run.build import level_mesh
-from cenie.run.evaluate import evaluate, play_once, solved_rates, suite_mean
+from cenie.run.evaluate import evaluate, level_scores, play_once, solved_rates, suite_mean
 from cenie.run.metrics import EvaluationRow
 from cenie.student.actions import Categorical
 from cenie.student.networks import Decision, Network, make_network
@@ -71,9 +72,49 @@ def test_result_does_not_depend_on_devices_or_on_the_rest_of_the_batch():
     )
     levels = [corridor(4, 60), corridor(7, 60), corridor(9, 60)]
     whole = play(levels, network)
-    split = play(levels, network, mesh=level_mesh(config))
+    split = play(levels, network, mesh=level_mesh(2))
     for ours, theirs in zip(whole, split):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_result_does_not_depend_on_how_many_are_played_at_once(at_once):
+    config, environment = tiny("dr"), DOMAIN.environment
+    network = make_network(
+        config.student.network, environment.observation_space, environment.action_space, jax.random.key(1)
+    )
+    levels = [corridor(length, 30) for length in (4, 7, 9, 2, 5)]
+    told = []
+    whole = play(levels, network)
+    parts = play(levels, network, at_once=at_once, progress=lambda *counts: told.append(counts))
+    for ours, theirs in zip(whole, parts):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(set(whole[2])) > 1, "students that act the same everywhere would hide a mix-up"
+    assert told[-1] == (5, 5)
+    assert told == sorted(told)
+
+
+def test_no_more_episodes_than_allowed_are_played_at_once(monkeypatch):
+    sizes = []
+    begin = module._begin
+
+    def watched(environment, network, levels, keys):
+        sizes.append(keys.shape[0])
+        return begin(environment, network, levels, keys)
+
+    monkeypatch.setattr(module, "_begin", watched)
+    levels = [corridor(2, 20)] * 7
+    suite = Suite("short", [SuiteEntry("corridor", "original", lambda rng: levels[0])])
+    rows = evaluate(DOMAIN, AlwaysForward(), suite, episodes=7, seed=0, at_once=3)
+    assert len(rows) == 7
+    assert sizes == [3, 3, 3], "the last chunk is filled up, so that nothing is compiled again"
+
+
+def test_a_suite_of_other_spaces_is_refused():
+    seven = maze_domain(MazeConfig(num_actions=7)).environment
+    suite = Suite("seven", DOMAIN.suites["plr7"]().entries, seven)
+    with pytest.raises(ValueError, match="environment of suite 'seven' has other spaces"):
+        evaluate(DOMAIN, AlwaysForward(), suite, episodes=1, seed=0)
 
 
 def test_large_and_small_mazes_share_one_compiled_program():
@@ -86,6 +127,20 @@ def test_large_and_small_mazes_share_one_compiled_program():
     assert module._segment._cached._cache_size() == before + 1
 
 
+def test_the_prepared_level_is_played():
+    class Prepared(type(DOMAIN.environment)):
+        """A maze whose time limit is halved in what it plays."""
+
+        def prepare(self, level):
+            return eqx.tree_at(lambda level: level.time_limit, level, level.time_limit // 2)
+
+    levels = DOMAIN.stack([corridor(5, 10), corridor(5, 9)])
+    keys = jax.vmap(jax.random.key)(jnp.arange(2))
+    _, solved, length = play_once(Prepared(MazeConfig(num_actions=3)), AlwaysForward(), levels, keys)
+    np.testing.assert_array_equal(solved, [True, False])
+    np.testing.assert_array_equal(length, [5, 4])
+
+
 def test_more_episodes_keep_the_first_ones():
     suite = Suite("short", DOMAIN.suites["plr7"]().entries[:2])
     few, many = (
@@ -95,9 +150,36 @@ def test_more_episodes_keep_the_first_ones():
     assert [row for row in many if row.episode == 0] == few
 
 
+def test_a_suite_with_bounds_scores_normalised_returns_in_its_own_environment():
+    class Paid(type(DOMAIN.environment)):
+        """A maze that pays 10 for each step."""
+
+        def step(self, key, level, state, action):
+            made = super().step(key, level, state, action)
+            return eqx.tree_at(lambda step: step.reward, made, jnp.float32(10))
+
+    def entry(level, length, bounds=None):
+        return SuiteEntry(level, "original", lambda rng: corridor(length, 250), bounds)
+
+    entries = [entry("short", 2, (0.0, 40.0)), entry("long", 8, (-20.0, 20.0)), entry("plain", 3)]
+    suite = Suite("mixed", entries, Paid(MazeConfig(num_actions=3)))
+    rows = evaluate(DOMAIN, AlwaysForward(), suite, episodes=2, seed=0)
+    assert [row.episode_return for row in rows] == [20.0, 20.0, 80.0, 80.0, 30.0, 30.0]
+    assert level_scores(rows) == {"short": 0.5, "long": 2.5, "plain": 1.0}
+    assert solved_rates(rows) == {"short": 1.0, "long": 1.0, "plain": 1.0}
+    assert suite.measure == "score"
+    assert Suite("plain", entries[2:]).measure == "solved"
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, float("inf")), (float("nan"), 1.0)])
+def test_impossible_bounds_are_refused(bounds):
+    with pytest.raises(ValueError, match="bounds of 'track' must be two finite numbers"):
+        SuiteEntry("track", "original", lambda rng: None, bounds)
+
+
 def test_every_level_counts_the_same_however_many_variants_it_has():
     def row(level, variant, solved):
-        return EvaluationRow("s", level, variant, 0, 0.0, solved, 1)
+        return EvaluationRow("s", level, variant, 0, 0.0, solved, float(solved), 1)
 
     rates = solved_rates(
         [row("a", "1", True), row("a", "2", False), row("a", "3", False), row("b", "1", True)]

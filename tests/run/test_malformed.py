@@ -57,7 +57,7 @@ CASES = {
     "unknown method": Case("train maze magic", "method: must be one of dr"),
     "a domain of control characters": Case(["train", "\x1b[2J", "dr"], r"got '\x1b[2J'"),
     "unknown preset": Case("train maze dr --preset fast", "preset: must be one of quick, paper, dcd"),
-    "a preset without a name": Case("train maze dr --preset", "preset: needs one of quick, paper, dcd"),
+    "a preset without a name": Case("train maze dr --preset", "preset: needs a name"),
     "the domain as an option": Case("train maze dr --domain maze", "domain: is not an option"),
     "another domain as an option": Case("train maze dr --domain moon", "domain: is not an option"),
     "the method as an option": Case("train maze dr --method plr", "method: is not an option"),
@@ -95,15 +95,19 @@ CASES = {
     "number for a list": option(f"{COVERAGE}.components", "6", "expected a list, got 6"),
     "three numbers for two": option(f"{COVERAGE}.components", "6,7,8", "expected 2 values, got 3"),
     "text in a list": Case(
-        f"train maze dr --{NETWORK}.hidden_sizes 64,x", "sizes[1]: expected a whole number"
+        f"train maze dr --{NETWORK}.kind mlp --{NETWORK}.hidden_sizes 64,x",
+        "sizes[1]: expected a whole number",
     ),
     "list in a list": Case(
-        f"train maze dr --{NETWORK}.hidden_sizes [1,[2]]", "sizes[1]: expected a whole number"
+        f"train maze dr --{NETWORK}.kind mlp --{NETWORK}.hidden_sizes [1,[2]]",
+        "sizes[1]: expected a whole number",
     ),
     "not among the choices": option(f"{REPLAY}.priority.transform", "best", "must be one of rank, power"),
     "a number outside the choices": option("env.num_actions", "4", "must be one of 3, 7, got 4"),
     "unknown score": option("teacher.score", "luck", "must be one of pvl"),
-    "unknown generator": option("teacher.generator", "none", "must be one of uniform60, blocks25, empty"),
+    "unknown generator": option(
+        "teacher.generator", "none", "must be one of random, simple, uniform60, blocks25, empty"
+    ),
     "unknown suite": option("run.suite", "cenie9", "must be one of cenie8"),
     "unknown sink": Case("train maze dr --run.sinks tensorboard,pigeon", "run.sinks[1]: must be one of"),
     "unknown operation": Case(
@@ -129,8 +133,8 @@ CASES = {
     "one step": option("student.num_steps", "1", "must be at least 2, got 1"),
     "a maze of two tiles": option("env.size", "2", "must be at least 3, got 2"),
     "a maze of 10^12": option("env.size", HUGE, f"must be at most 128, got {HUGE}"),
-    "alpha below 0": option(f"{ALPHA}.start", "-0.1", "must be at least 0.0"),
-    "alpha above 1": option(f"{ALPHA}.start", "1.1", "must be at most 1.0, got 1.1"),
+    "alpha below 0": option(f"{ALPHA}.value", "-0.1", "must be at least 0.0"),
+    "alpha above 1": option(f"{ALPHA}.value", "1.1", "must be at most 1.0, got 1.1"),
     "window 0": option(f"{COVERAGE}.window", "0", "must be at least 1, got 0"),
     "no components": option(f"{COVERAGE}.components", "0,3", "must be at least 1, got 0"),
     "fewest above most components": option(f"{COVERAGE}.components", "9,3", "the fewest must not exceed"),
@@ -145,7 +149,7 @@ CASES = {
     ),
     "devices that do not divide": option("run.devices", "3", "must divide the levels of a minibatch (16)"),
     "children that do not divide": option(
-        "teacher.children", "3", "must divide student.num_levels", "accel-cenie"
+        "teacher.edit.children", "3", "must divide student.num_levels", "accel-cenie"
     ),
     "a buffer smaller than a batch": option(
         f"{REPLAY}.capacity", "63", "must be at least student.num_levels (64), got 63"
@@ -155,9 +159,8 @@ CASES = {
         f"{REPLAY}.min_fill: must be above 0 with a replay_prob of 1",
     ),
     "learning from replayed levels, and no replay": option(f"{REPLAY}.replay_prob", "0", "must be above 0"),
-    "a network that cannot see mazes": option(
-        f"{NETWORK}.kind", "mlp", "must be one of maze-lstm, got 'mlp'"
-    ),
+    "unknown network": option(f"{NETWORK}.kind", "maze-lstm", "must be one of lstm, gru, mlp, got 'maze-"),
+    "another network's setting": option(f"{NETWORK}.hidden_sizes", "64", "unknown setting; did you mean"),
     "distinct walls in too small a maze": Case(
         "train maze dr --env.size 7 --env.no_replacement", "env.replacement: 59 distinct walls"
     ),
@@ -168,8 +171,7 @@ CASES = {
             "student.num_levels",
             "student.num_steps",
             f"{NETWORK}.memory_size",
-            f"{NETWORK}.conv_channels",
-            f"{NETWORK}.encoder_size",
+            f"{NETWORK}.encoder.size",
             f"{NETWORK}.head_size",
             f"{PPO}.epochs",
             f"{PPO}.minibatches",
@@ -190,17 +192,22 @@ CASES = {
             "run.devices",
         )
     },
+    "10^12 channels": Case(
+        f"train maze dr --{NETWORK}.encoder.kind conv --{NETWORK}.encoder.channels {HUGE}",
+        f"{NETWORK}.encoder.channels: must be at most ",
+    ),
     "10^12 components": option(f"{COVERAGE}.components", f"6,{HUGE}", "must be at most 1000"),
     "more steps than 32 bits count": Case(
         "train maze dr --student.num_levels 1000000 --student.num_steps 1000000", "student.num_steps: times"
     ),
     "a network larger than the memory": Case(
-        f"train maze dr --{NETWORK}.memory_size 65536 --{NETWORK}.encoder_size 65536",
-        f"{NETWORK}.encoder_size, {NETWORK}.head_size: the network takes 550 GB or more",
+        f"train maze dr --{NETWORK}.memory_size 65536 --{NETWORK}.encoder.size 65536",
+        f"{NETWORK}.encoder.size, {NETWORK}.head_size: the network takes 550 GB or more",
     ),
     "a minibatch larger than the memory": Case(
         "train maze dr --student.num_levels 100000 --student.num_steps 20000",
-        f"student.num_levels, student.num_steps, {NETWORK}.memory_size, {NETWORK}.encoder_size: a minibatch",
+        f"student.num_levels, student.num_steps, {NETWORK}.memory_size, {NETWORK}.encoder.size, "
+        f"{NETWORK}.head_size: a minibatch",
     ),
     "a rollout larger than the memory": Case(
         f"train maze dr --student.num_levels 100000 --student.num_steps 20000 --{PPO}.minibatches 100000",

@@ -5,10 +5,11 @@ from typing import Any
 import jax
 import pytest
 
+from cenie.envs.domains import DOMAINS
 from cenie.run import memory
 from cenie.run.build import build
 from cenie.run.memory import Need, evaluation_needs, memory_problems, memory_size, readable, training_needs
-from cenie.run.presets import PRESETS, preset
+from cenie.run.presets import preset
 from cenie.teach.cycle import init
 from cenie.teach.methods import METHODS
 
@@ -35,7 +36,7 @@ def size_of(tree: Any) -> int:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
 def test_every_preset_fits_in_one_gigabyte(name: str, method: str) -> None:
     assert memory_problems(training_needs(preset("maze", method, name)), GB) == []
 

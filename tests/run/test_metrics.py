@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cenie.run.directory import EVALUATION_COLUMNS
+from cenie.run.directory import EVALUATION_COLUMNS, RunDirectoryError
 from cenie.run.durable import WriteError
-from cenie.run.metrics import EvaluationRow, EvaluationTable, JsonLines, cut_after
+from cenie.run.metrics import EvaluationRow, EvaluationTable, JsonLines, check_format, cut_after
 
 
 def metrics_row(cycle: int) -> dict[str, object]:
@@ -22,7 +22,7 @@ def metrics_row(cycle: int) -> dict[str, object]:
 
 
 def episode(number: int, level: str = "maze, 'large'") -> EvaluationRow:
-    return EvaluationRow("test", level, "plain", number, number / 7, number % 2 == 0, 10 + number)
+    return EvaluationRow("test", level, "plain", number, number / 7, number % 2 == 0, number / 3, 10 + number)
 
 
 def write_metrics(path: Path, cycles: range) -> None:
@@ -74,9 +74,9 @@ def test_evaluations_have_the_documented_columns(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.csv"
     EvaluationTable(path).write(5, 2, 640, [episode(1)])
     header, row = path.read_text().splitlines()
-    assert header == "cycle,updates,env_steps,suite,level,variant,episode,return,solved,length"
+    assert header == "cycle,updates,env_steps,suite,level,variant,episode,return,solved,score,length"
     assert header == ",".join(EVALUATION_COLUMNS)
-    assert row == "5,2,640,test,\"maze, 'large'\",plain,1,0.14285714285714285,0,11"
+    assert row == "5,2,640,test,\"maze, 'large'\",plain,1,0.14285714285714285,0,0.3333333333333333,11"
 
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"), max_size=8)
@@ -88,6 +88,7 @@ episodes = st.builds(
     st.integers(0, 99),
     st.floats(allow_nan=False),
     st.booleans(),
+    st.floats(allow_nan=False),
     st.integers(1, 9999),
 )
 
@@ -112,6 +113,18 @@ def test_a_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
 
 
 # Resuming
+
+
+def test_a_table_of_format_1_is_refused_by_its_number_and_ours_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.csv"
+    check_format(path)
+    path.write_bytes(b"")
+    check_format(path)
+    write_evaluations_of(path, range(1, 3))
+    check_format(path)
+    path.write_text("cycle,updates,env_steps,suite,level,variant,episode,return,solved,length\n")
+    with pytest.raises(RunDirectoryError, match=r"has format 1, .* goes on with format 2"):
+        check_format(path)
 
 
 @pytest.mark.parametrize("name", sorted(WRITERS))

@@ -2,6 +2,7 @@
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -29,8 +30,8 @@ def lines(console: Console) -> list[str]:
 def test_a_report_is_one_line_however_long_it_is() -> None:
     console = piped()
     with Progress(console, 40) as progress:
-        progress.evaluated(0, "cenie8-sym", {}, 0.125)
-        progress.advance(10, 163_840, 31_000.0, ROW)
+        progress.evaluated(0, "cenie8-sym", "solved", 0.125)
+        progress.advance(10, 163_840, 31_000.0, ROW, "solved")
         progress.note("a note " * 30)
     compiling, evaluated, report, note = lines(console)
     assert compiling == "compiling ... (a minute or so)"
@@ -41,11 +42,23 @@ def test_a_report_is_one_line_however_long_it_is() -> None:
     assert note == "a note " * 30
 
 
+def test_where_the_suite_goes_by_returns_they_are_shown() -> None:
+    console = piped()
+    with Progress(console, 40) as progress:
+        progress.evaluated(0, "tracks", "score", 0.125)
+        progress.advance(10, 163_840, 31_000.0, {"solved": 0.0, "return": -3.5}, "score")
+        progress.finished(Path("run"), "tracks", "score", {"oval": 0.25}, {"oval": 0.75})
+    _, evaluated, report, title, *_ = lines(console)
+    assert evaluated == "after 0 updates: tracks score 0.125"
+    assert report.endswith("training return -3.50, tracks score 0.12")
+    assert title.strip() == "scores on tracks"
+
+
 def test_while_the_buffer_fills_the_report_says_so_instead_of_0_updates() -> None:
     console = piped()
     with Progress(console, 40, levels_before_replay=2000) as progress:
-        progress.advance(0, 81_920, 31_000.0, {**ROW, "teacher/buffer_size": 320})
-        progress.advance(3, 819_200, 31_000.0, {**ROW, "teacher/buffer_size": 2000})
+        progress.advance(0, 81_920, 31_000.0, {**ROW, "teacher/buffer_size": 320}, "solved")
+        progress.advance(3, 819_200, 31_000.0, {**ROW, "teacher/buffer_size": 2000}, "solved")
     _, filling, training = lines(console)
     assert filling.startswith("filling the level buffer: 320 of 2000 levels, 0.08M steps")
     assert training.startswith("3/40 updates, ")
@@ -56,7 +69,7 @@ def test_a_long_compilation_is_mentioned_now_and_then(monkeypatch: pytest.Monkey
     console = piped()
     with Progress(console, 40) as progress:
         wait_for(console, "still compiling (for 0 min)")
-        progress.advance(1, 100, 10.0, ROW)
+        progress.advance(1, 100, 10.0, ROW, "solved")
         with progress.evaluation("cenie8"):
             wait_for(console, "still playing cenie8 (for 0 min)")
         wait_for(console, "still training (for 0 min)")

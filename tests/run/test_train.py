@@ -18,7 +18,7 @@ from cenie.run import train as training
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
 from cenie.run.directory import RunDirectory, read_json, write_json
-from cenie.run.metrics import EvaluationTable
+from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.run.progress import Progress
 from tests.tiny import tiny
 
@@ -71,6 +71,19 @@ def test_evaluations_are_made_before_during_and_after_training(finished):
     assert updates[0] == 0
     assert updates[-1] == 6
     assert any(4 <= u < 6 for u in updates)
+
+
+def test_all_runs_are_evaluated_on_the_same_episodes(tmp_path, monkeypatch):
+    seeds = []
+
+    def watched(*_, seed, **__):
+        seeds.append(seed)
+        return [EvaluationRow("cenie8", "Labyrinth", "plain", 0, 0.5, True, 1.0, 9)]
+
+    monkeypatch.setattr(training, "evaluate", watched)
+    run(tiny("dr", seed=3, updates=0), tmp_path / "a")
+    run(tiny("dr", seed=4, updates=0, run__evaluation_seed=7), tmp_path / "b")
+    assert seeds == [0, 7]
 
 
 def test_bug_training_says_nothing_of_levels_that_are_never_scored(tmp_path):
@@ -242,3 +255,8 @@ def _state(config):
 
     _, setup = build(config)
     return init(setup, config.seed)
+
+
+def test_a_run_says_which_devices_stay_idle(tmp_path):
+    printed = run(tiny("dr", updates=0, student__num_levels=3, student__ppo__minibatches=1), tmp_path / "run")
+    assert "using 1 of 2 devices: their number must divide 3" in printed

@@ -4,10 +4,10 @@ import dataclasses
 
 from cenie.run.watch import PATIENCE, Watch, too_short
 from cenie.teach.config import ReplayConfig
-from cenie.teach.curriculum import Replay, Score
+from cenie.teach.curriculum import Replay
 from cenie.teach.scores import SCORES
 
-REPLAY = Replay(ReplayConfig(), (Score("regret", SCORES["pvl"]),))
+REPLAY = Replay(ReplayConfig(), SCORES["pvl"])
 
 
 def said(watch, batches, **facts):
@@ -43,7 +43,7 @@ def test_equal_scores_now_and_then_are_no_reason_to_speak():
 
 
 def test_a_uniform_score_and_a_method_without_replay_are_left_alone():
-    uniform = Replay(ReplayConfig(), (Score("regret", SCORES["uniform"]),))
+    uniform = Replay(ReplayConfig(), SCORES["uniform"])
     assert said(Watch(uniform, ""), 20, unscored=0, equal_scores=True) == []
     assert said(Watch(None, ""), 20, unscored=4, equal_scores=True) == []
 

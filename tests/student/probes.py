@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete, Environment
+from cenie.envs.base import Environment
+from cenie.spaces import Box, Discrete
 from cenie.types import EnvState, Level, Observation, Step
 
 TASKS = ("constant", "observe", "delay", "act", "match", "recall")

@@ -1,7 +1,8 @@
 import pytest
 
 from cenie.settings import SettingsError, read, to_data
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
+from cenie.spaces import Box, Discrete, Space
+from cenie.student.config import Bits, Conv, Gru, Lstm, Mlp, NetworkConfig, PPOConfig, StudentConfig
 
 
 def test_defaults_are_valid_and_survive_a_round_trip() -> None:
@@ -17,7 +18,11 @@ def test_defaults_are_valid_and_survive_a_round_trip() -> None:
             "ppo.minibatches",
         ),
         ({"network": {"kind": "mlp", "hidden_sizes": []}}, "network.hidden_sizes"),
-        ({"network": {"hidden_sizes": [64, 0]}}, "network.hidden_sizes"),
+        ({"network": {"kind": "mlp", "hidden_sizes": [64, 0]}}, "network.hidden_sizes"),
+        ({"network": {"kind": "mlp", "memory_size": 8}}, "network.memory_size"),
+        ({"network": {"kind": "gru", "forget_bias": 1.0}}, "network.forget_bias"),
+        ({"network": {"memory_size": 8}}, "network.kind"),
+        ({"network": {"kind": "lstm", "encoder": {"kind": "flat", "codes": [1]}}}, "network.encoder.codes"),
         ({"ppo": {"gamma": 1.5}}, "ppo.gamma"),
         ({"ppo": {"learning_rate": 0.0}}, "ppo.learning_rate"),
         ({"ppo": {"decay_updates": 0}}, "ppo.decay_updates"),
@@ -35,12 +40,31 @@ def test_steps_of_a_student_without_memory_may_be_cut_where_its_levels_could_not
     assert read(StudentConfig, config).ppo.minibatches == 4
 
 
-def test_only_the_lstm_has_memory() -> None:
-    assert NetworkConfig(kind="maze-lstm").recurrent
-    assert not NetworkConfig(kind="mlp").recurrent
+IMAGE, DIRECTION = Box((5, 5, 3), 0, 10, "uint8"), Discrete(4)
+FITS: dict[str, tuple[NetworkConfig, tuple[Space, ...], str | None]] = {
+    "mlp, anything": (Mlp(), (IMAGE, DIRECTION, Box((2, 2), -1, 1)), None),
+    "flat, anything": (Gru(), (IMAGE, DIRECTION, Box((2, 2), -1, 1)), None),
+    "conv, image": (Lstm(encoder=Conv()), (DIRECTION, IMAGE), None),
+    "bits, image": (Gru(encoder=Bits()), (IMAGE,), None),
+    "conv, no image": (Lstm(encoder=Conv()), (Box((4,), -1, 1),), "encoder.kind"),
+    "conv, two images": (Lstm(encoder=Conv()), (IMAGE, IMAGE), "encoder.kind"),
+    "conv, a small image": (Lstm(encoder=Conv()), (Box((2, 5, 3), 0, 10, "uint8"),), "encoder.kind"),
+    "bits, no image": (Gru(encoder=Bits()), (DIRECTION,), "encoder.kind"),
+    "bits, all of too many codes": (Gru(encoder=Bits()), (Box((5, 5, 1), 0, 1),), "encoder.codes"),
+    "bits, some of too many codes": (Gru(encoder=Bits(codes=(1,))), (Box((5, 5, 1), 0, 1),), None),
+}
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_the_observation_decides_which_networks_can_read_it(case: str) -> None:
+    network, parts, path = FITS[case]
+    assert [problem.path for problem in network.misfits(parts)] == ([path] if path else [])
 
 
 def test_the_paper_settings_of_the_maze_student() -> None:
+    assert StudentConfig().network == Lstm(
+        encoder=Conv(channels=16, rest_size=5), memory_size=256, head_size=32, forget_bias=0.0
+    )
     ppo = PPOConfig()
     assert (ppo.gamma, ppo.gae_lambda, ppo.epochs, ppo.minibatches) == (0.995, 0.95, 5, 1)
     assert (ppo.learning_rate, ppo.adam_eps, ppo.max_grad_norm, ppo.entropy_coef) == (1e-4, 1e-5, 0.5, 0.0)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import Box, Discrete
+from cenie.spaces import Box, Discrete
 from cenie.student.features import state_action_features
 from tests.student.rollouts import random_rollout
 

@@ -1,4 +1,3 @@
-import dataclasses
 import math
 from typing import Any
 
@@ -7,25 +6,30 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import Box, Discrete
+from cenie.settings import SettingsError
+from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
-from cenie.student.config import NetworkConfig
-from cenie.student.networks import MLP, BitsEncoder, ConvEncoder, MazeLSTM, Network, make_network
+from cenie.student.config import Bits, Conv, Flat, Gru, Lstm, Mlp, NetworkConfig, StudentConfig
+from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
+from cenie.student.networks import MLP, Network, Recurrent, make_network
 from tests.student.probes import View
 
 N, T = 3, 6
 MAZE = View(Box((5, 5, 3), 0, 10, "uint8"), Discrete(4))
-SMALL = NetworkConfig(memory_size=8, head_size=4, encoder_size=6)
-KINDS: dict[str, tuple[NetworkConfig, Any, Any]] = {
-    "conv": (SMALL, MAZE, Discrete(7)),
-    "bits": (dataclasses.replace(SMALL, encoder="bits"), MAZE, Discrete(3)),
-    "gaussian": (NetworkConfig(kind="mlp"), Box((4,), -1, 1), Box((2,), -1, 1)),
-    "beta": (
-        NetworkConfig(kind="mlp", continuous="beta", activation="relu"),
-        Box((2, 2), -1, 1),
-        Box((3,), 0, 1),
-    ),
-    "categorical": (NetworkConfig(kind="mlp", hidden_sizes=(5,)), Box((4,), -1, 1), Discrete(2)),
+MIXED = {"where": Box((2, 2), -1, 1), "what": Discrete(3), "seen": Box((4, 3, 2), 0, 255, "uint8")}
+WALL_AND_GOAL = Bits(size=6, codes=(2, 8))
+KINDS: dict[str, tuple[NetworkConfig, Any, Space]] = {
+    "conv": (Lstm(encoder=Conv(), memory_size=8, head_size=4), MAZE, Discrete(7)),
+    "bits": (Lstm(encoder=WALL_AND_GOAL, memory_size=8, head_size=4), MAZE, Discrete(3)),
+    "lstm gaussian": (Lstm(memory_size=8, head_size=4), Box((4,), -1, 1), Box((2,), -1, 1)),
+    "lstm mixed": (Lstm(memory_size=8, head_size=4, continuous="beta"), MIXED, Box((3,), 0, 1)),
+    "gru mixed": (Gru(memory_size=8, head_size=4), MIXED, Discrete(3)),
+    "gru gaussian": (Gru(memory_size=8, head_size=4), Box((4,), -1, 1), Box((2,), -1, 1)),
+    "gru conv": (Gru(encoder=Conv(), memory_size=8, head_size=4), MAZE, Discrete(3)),
+    "gaussian": (Mlp(), Box((4,), -1, 1), Box((2,), -1, 1)),
+    "beta": (Mlp(continuous="beta", activation="relu"), Box((2, 2), -1, 1), Box((3,), 0, 1)),
+    "categorical": (Mlp(hidden_sizes=(5,)), Box((4,), -1, 1), Discrete(2)),
+    "mlp mixed": (Mlp(hidden_sizes=(5,)), MIXED, Discrete(2)),
 }
 
 
@@ -36,9 +40,15 @@ def views(*batch: int) -> View:
 
 
 def observe(kind: str, *batch: int) -> Any:
-    if kind in ("conv", "bits"):
-        return views(*batch)
-    return jax.random.normal(jax.random.key(1), (*batch, *KINDS[kind][1].shape))
+    rng = np.random.default_rng(1)
+
+    def draw(space: Space) -> jax.Array:
+        shape = (*batch, *space.shape)
+        if isinstance(space, Discrete):
+            return jnp.asarray(rng.integers(0, space.n, shape), jnp.int32)
+        return jnp.asarray(rng.uniform(space.low, space.high, shape).astype(space.dtype))
+
+    return views(*batch) if KINDS[kind][1] is MAZE else jax.tree.map(draw, KINDS[kind][1])
 
 
 def network(kind: str) -> Network:
@@ -61,7 +71,7 @@ def test_a_sequence_equals_its_steps(kind: str) -> None:
 
 
 def test_the_dense_product_is_a_convolution() -> None:
-    encoder = ConvEncoder((5, 5, 3), 16, jax.random.key(0))
+    encoder = ConvEncoder(Conv(), parts_of(MAZE), jax.random.key(0))
     observation = views(N, T)
     pixels = observation.image.reshape(-1, 5, 5, 3).astype(jnp.float32) / 10.0
     kernel = encoder.kernel.T.reshape(3, 3, 3, 16)
@@ -74,14 +84,15 @@ def test_the_dense_product_is_a_convolution() -> None:
 
 
 def test_the_direction_reaches_the_last_five_inputs_without_activation() -> None:
-    encoder = ConvEncoder((5, 5, 3), 16, jax.random.key(0))
+    encoder = ConvEncoder(Conv(), parts_of(MAZE), jax.random.key(0))
     observation = views(N)
-    expected = encoder.direction.weight[:, observation.direction] + encoder.direction.bias[:, None]
+    assert encoder.rest is not None
+    expected = encoder.rest.weight[:, observation.direction] + encoder.rest.bias[:, None]
     np.testing.assert_allclose(encoder(observation)[144:], expected, atol=1e-6)
 
 
 def test_bits_see_walls_goals_and_direction_only() -> None:
-    encoder = BitsEncoder((5, 5, 3), 6, jax.random.key(0))
+    encoder = BitsEncoder(WALL_AND_GOAL, parts_of(MAZE), jax.random.key(0))
     observation = views(N)
     objects = np.asarray(observation.image[..., 0]).reshape(N, 25)
     bits = np.concatenate([objects == 2, objects == 8, np.eye(4)[np.asarray(observation.direction)]], axis=1)
@@ -89,16 +100,67 @@ def test_bits_see_walls_goals_and_direction_only() -> None:
     np.testing.assert_allclose(encoder(observation).T, expected, atol=1e-5)
 
 
+def test_bits_without_codes_see_every_code_of_the_space() -> None:
+    named, unnamed = (
+        BitsEncoder(Bits(size=6, codes=codes), parts_of(MAZE), jax.random.key(0))
+        for codes in (tuple(range(11)), ())
+    )
+    np.testing.assert_array_equal(named(views(N)), unnamed(views(N)))
+
+
+def test_an_image_may_come_alone() -> None:
+    space = Box((5, 5, 3), 0, 10, "uint8")
+    for settings, encoder in ((Conv(), ConvEncoder), (WALL_AND_GOAL, BitsEncoder)):
+        alone = encoder(settings, (space,), jax.random.key(0))(views(N).image)
+        assert alone.shape == (settings.width((space,)), N)
+
+
+def test_a_flat_encoder_reads_numbers_bits_and_scaled_pixels() -> None:
+    encoder = FlatEncoder(Flat(size=6), parts_of(MIXED), jax.random.key(0))
+    observation = observe("gru mixed", N)
+    parts = [
+        np.asarray(observation["seen"]).reshape(N, 24) / 255,
+        np.eye(3)[np.asarray(observation["what"])],
+        np.asarray(observation["where"]).reshape(N, 4),
+    ]
+    read = np.concatenate(parts, axis=1)
+    expected = np.maximum(read @ np.asarray(encoder.layer.weight).T + np.asarray(encoder.layer.bias), 0.0)
+    np.testing.assert_allclose(encoder(observation).T, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_are_those_of_the_network(kind: str) -> None:
+    config, space, action_space = KINDS[kind]
+    net = network(kind)
+    sizes = config.sizes(parts_of(space), action_space)
+    memory, decision = net.step(net.initial_memory(N), observe(kind, N), jnp.ones(N, bool))
+    assert sizes.features == decision.features.shape[-1]
+    assert sizes.memory * N == sum(part.size for part in jax.tree.leaves(memory))
+    real = sum(leaf.size for leaf in jax.tree.leaves(net))
+    assert 0.9 * real <= sizes.parameters <= real
+
+
+def test_a_network_that_cannot_read_the_observation_says_why() -> None:
+    with pytest.raises(SettingsError, match=r"encoder\.kind: conv needs one part .* flat reads any"):
+        make_network(Lstm(encoder=Conv()), Box((4,), -1, 1), Discrete(2), jax.random.key(0))
+
+
+@pytest.mark.parametrize("space", [Box((2, 3), -1, 1), Discrete(3, shape=(2,))])
+def test_actions_of_other_shapes_are_refused(space: Space) -> None:
+    with pytest.raises(ValueError, match="one discrete choice or a row of numbers"):
+        make_network(Mlp(), Box((4,), -1, 1), space, jax.random.key(0))
+
+
 def test_number_of_parameters_of_the_paper_student() -> None:
-    net = make_network(NetworkConfig(), MAZE, Discrete(7), jax.random.key(0))
+    net = make_network(StudentConfig().network, MAZE, Discrete(7), jax.random.key(0))
     conv, direction, lstm = 448, 25, 4 * 256 * (149 + 256) + 1024
     heads = 2 * (256 * 32 + 32) + 32 * 7 + 7 + 33
     assert sum(leaf.size for leaf in jax.tree.leaves(net)) == conv + direction + lstm + heads
 
 
 def test_initial_scales_of_the_maze_student() -> None:
-    net = make_network(NetworkConfig(), MAZE, Discrete(7), jax.random.key(0))
-    assert isinstance(net, MazeLSTM)
+    net = make_network(StudentConfig().network, MAZE, Discrete(7), jax.random.key(0))
+    assert isinstance(net, Recurrent)
     assert isinstance(net.encoder, ConvEncoder)
     for layer, gain in ((net.actor, 0.01), (net.critic, 1.0)):
         singular = np.linalg.svd(np.asarray(layer.weight), compute_uv=False)
@@ -107,7 +169,8 @@ def test_initial_scales_of_the_maze_student() -> None:
         np.testing.assert_allclose(np.linalg.svd(half, compute_uv=False), math.sqrt(2), rtol=1e-4)
     bound = math.sqrt(6 / (9 * (3 + 16)))
     assert 0.9 * bound < float(jnp.abs(net.encoder.kernel).max()) <= bound
-    assert 0.0 < float(jnp.abs(net.encoder.direction.bias).max()) <= 0.5
+    assert net.encoder.rest is not None
+    assert 0.0 < float(jnp.abs(net.encoder.rest.bias).max()) <= 0.5
     for bias in (net.encoder.bias, net.hidden.bias, net.actor.bias, net.critic.bias):
         np.testing.assert_array_equal(bias, 0.0)
 
@@ -126,7 +189,15 @@ def test_features_without_memory_are_the_observation() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "distribution"),
-    [("conv", Categorical), ("gaussian", DiagonalGaussian), ("beta", Beta), ("categorical", Categorical)],
+    [
+        ("conv", Categorical),
+        ("gru mixed", Categorical),
+        ("gru gaussian", DiagonalGaussian),
+        ("lstm mixed", Beta),
+        ("gaussian", DiagonalGaussian),
+        ("beta", Beta),
+        ("categorical", Categorical),
+    ],
 )
 def test_the_action_space_decides_the_distribution(kind: str, distribution: type) -> None:
     net, space = network(kind), KINDS[kind][2]

@@ -10,9 +10,9 @@ import pytest
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete
+from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
+from cenie.student.config import Conv, Lstm, Mlp, PPOConfig, StudentConfig
 from cenie.student.networks import Decision, Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.types import Memory, Observation, Rollout
@@ -137,12 +137,12 @@ def test_advantages_are_normalised_over_the_whole_rollout_before_minibatches() -
 
 
 def mlp_config(**ppo: Any) -> StudentConfig:
-    network = NetworkConfig(kind="mlp", hidden_sizes=(8,))
+    network = Mlp(hidden_sizes=(8,))
     return dataclasses.replace(config(**ppo), network=network)
 
 
 def lstm_config(**ppo: Any) -> StudentConfig:
-    network = NetworkConfig(memory_size=4, head_size=4)
+    network = Lstm(encoder=Conv(), memory_size=4, head_size=4)
     return dataclasses.replace(config(**ppo), network=network)
 
 
@@ -204,7 +204,7 @@ def test_every_step_of_the_rollout_is_learned_from_once_per_epoch(case: str) -> 
 def test_minibatches_are_drawn_anew_from_the_key() -> None:
     setting, state, rollout = maze_case(minibatches=2, learning_rate=0.01)
     results = [update(setting, state, rollout, jax.random.key(seed))[0].network for seed in range(6)]
-    weights = {float(jnp.sum(jnp.abs(leaf))) for leaf in (r.lstm.weight for r in results)}  # pyright: ignore
+    weights = {float(jnp.sum(jnp.abs(leaf))) for leaf in (r.core.weight for r in results)}  # pyright: ignore
     assert len(weights) > 1
     again = update(setting, state, rollout, jax.random.key(0))[0].network
     assert eqx.tree_equal(results[0], again)

@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import NetworkConfig, PPOConfig, StudentConfig
+from cenie.student.config import Bits, Flat, Gru, Lstm, Mlp, PPOConfig, StudentConfig
 from cenie.student.networks import Decision, make_network
 from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.rollout import collect
@@ -23,16 +23,24 @@ PPO = PPOConfig(
     learning_rate=5e-3, final_learning_rate_fraction=0.1, decay_updates=UPDATES,
     gamma=0.5, epochs=4, minibatches=2, max_grad_norm=1.0,
 )  # fmt: skip
-MLP = StudentConfig(
-    network=NetworkConfig(kind="mlp", hidden_sizes=(16,)), ppo=PPO, num_levels=16, num_steps=12
-)
+MLP = StudentConfig(network=Mlp(hidden_sizes=(16,)), ppo=PPO, num_levels=16, num_steps=12)
 LSTM = dataclasses.replace(
-    MLP, network=NetworkConfig(encoder="bits", encoder_size=8, memory_size=16, head_size=16, forget_bias=1.0)
+    MLP, network=Lstm(encoder=Bits(size=8, codes=(2, 8)), memory_size=16, head_size=16, forget_bias=1.0)
 )
+FLAT = {"encoder": Flat(size=16), "memory_size": 16, "head_size": 16}
+GRU = dataclasses.replace(MLP, network=Gru(**FLAT))
+FLAT_LSTM = dataclasses.replace(MLP, network=Lstm(**FLAT, forget_bias=1.0))
 STUDENTS = {
     "mlp": (MLP, Probe()),
     "lstm": (LSTM, Probe(as_view=True)),
     "gaussian": (MLP, Probe(continuous=True)),
+}
+# Flat features and memory: all five abilities at once are what "recall" asks for.
+ANY_OBSERVATION = {
+    "gru": (GRU, Probe()),
+    "gru on parts": (GRU, Probe(as_view=True)),
+    "gru gaussian": (GRU, Probe(continuous=True)),
+    "lstm gaussian": (FLAT_LSTM, Probe(continuous=True)),
 }
 
 
@@ -63,7 +71,7 @@ def train(
 
 def trained(kind: str, task: str) -> tuple[Decision, Decision]:
     """What students of all seeds think at the steps of an episode showing -1 or 1: leading [seed, 1, t]."""
-    config, environment = STUDENTS[kind]
+    config, environment = (STUDENTS | ANY_OBSERVATION)[kind]
     level = jnp.array(TASKS.index(task))
     state, _ = train(config, environment, level, jax.random.split(jax.random.key(0), SEEDS), UPDATES)
 
@@ -80,7 +88,7 @@ def trained(kind: str, task: str) -> tuple[Decision, Decision]:
 
 def right(kind: str, decision: Decision, sign: float) -> np.ndarray:
     """How far each decision leans to the right action: its probability, or the sign of its mean."""
-    if kind == "gaussian":
+    if "gaussian" in kind:
         return np.asarray(decision.policy.mode()[..., 0] * sign > 0.5, np.float32)
     p = np.asarray(jax.nn.softmax(decision.policy.logits))  # pyright: ignore
     return p[..., 1 if sign > 0 else 0]
@@ -117,9 +125,19 @@ def test_the_action_follows_the_observation_and_credit_reaches_back(kind: str) -
         assert (right(kind, decision, sign)[:, 0, 0] > 0.9).all()
 
 
-def test_the_lstm_acts_on_what_it_no_longer_sees() -> None:
-    for decision, sign in zip(trained("lstm", "recall"), (-1.0, 1.0)):
-        assert (right("lstm", decision, sign)[:, 0, 2] > 0.9).all()
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "lstm",
+        "gru on parts",
+        "lstm gaussian",
+        pytest.param("gru", marks=pytest.mark.slow),
+        pytest.param("gru gaussian", marks=pytest.mark.slow),
+    ],
+)
+def test_a_student_with_memory_acts_on_what_it_no_longer_sees(kind: str) -> None:
+    for decision, sign in zip(trained(kind, "recall"), (-1.0, 1.0)):
+        assert (right(kind, decision, sign)[:, 0, 2] > 0.9).all()
 
 
 def test_a_student_without_memory_cannot() -> None:

@@ -7,16 +7,17 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
-from cenie.envs.base import Box, Discrete, Environment
+from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import NetworkConfig
+from cenie.spaces import Box, Discrete
+from cenie.student.config import Bits, Lstm, Mlp
 from cenie.student.networks import make_network
 from cenie.student.rollout import collect
 from cenie.types import EnvState, Level, Observation, Rollout, Step
 from tests.student.probes import FAULTS, Faulty, View
 
 N, T = 4, 12
-NETWORK = NetworkConfig(encoder="bits", encoder_size=4, memory_size=4, head_size=4)
+NETWORK = Lstm(encoder=Bits(size=4, codes=(2, 8)), memory_size=4, head_size=4)
 
 
 class Counting(Environment):
@@ -110,6 +111,7 @@ def test_nothing_optional_is_kept_unasked() -> None:
     assert plain.final_value is None
     assert plain.final_observation is None
     assert plain.features is None
+    assert plain.final_state is None
     np.testing.assert_array_equal(plain.action, ROLLOUT.action)
 
 
@@ -132,7 +134,7 @@ def test_the_level_axis_may_be_split_over_devices() -> None:
 
 def test_non_finite_numbers_are_set_to_zero_and_counted() -> None:
     levels = jnp.array([FAULTS.index(name) for name in ("nan reward", "nan observation", "never done")])
-    config = NetworkConfig(kind="mlp", hidden_sizes=(4,))
+    config = Mlp(hidden_sizes=(4,))
     network = make_network(config, Faulty.observation_space, Faulty.action_space, jax.random.key(0))
 
     @eqx.filter_jit
@@ -154,3 +156,39 @@ def test_non_finite_numbers_are_set_to_zero_and_counted() -> None:
     zeros = int((rollout.observation[1] == 0.0).sum())
     assert zeros <= int(rollout.masked[1]) <= zeros + 2
     assert int(rollout.masked[2]) == 0
+
+
+class Tabled(Environment):
+    """Pays by a table that is made of the level; a level that was not prepared has none."""
+
+    max_steps = 3
+    observation_space = Box((2,), -1.0, 9.0)  # pyright: ignore
+    action_space = Discrete(2)  # pyright: ignore
+
+    def prepare(self, level: Level) -> dict[str, Array]:
+        return {"table": level * jnp.arange(1.0, 4.0)}
+
+    def reset(self, key: PRNGKeyArray, level: dict[str, Array]) -> tuple[Observation, EnvState]:
+        return jnp.zeros(2), jnp.zeros((), jnp.int32)
+
+    def step(self, key: PRNGKeyArray, level: dict[str, Array], state: EnvState, action: Array) -> Step:
+        no = jnp.zeros((), bool)
+        return Step(jnp.zeros(2), state + 1, level["table"][state], state == 2, no, no)
+
+
+def test_what_is_prepared_of_a_level_is_played_and_made_outside_the_loop_over_steps() -> None:
+    config = Mlp(hidden_sizes=(4,))
+    network = make_network(config, Tabled.observation_space, Tabled.action_space, jax.random.key(0))
+    traced = []
+
+    class Watched(Tabled):
+        def prepare(self, level: Level) -> dict[str, Array]:
+            traced.append(level)
+            return super().prepare(level)
+
+    def play(levels: Array) -> Rollout:
+        return collect(Watched(), network, levels, jax.random.key(0), 6, advance=step_and_restart)
+
+    rollout = jax.jit(play)(jnp.array([1.0, 10.0]))
+    np.testing.assert_array_equal(rollout.reward, [[1, 2, 3] * 2, [10, 20, 30] * 2])
+    assert len(traced) == 1, "neither the steps nor the restarts prepare the level again"

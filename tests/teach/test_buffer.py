@@ -28,17 +28,18 @@ def numbered(numbers):
 
 
 def empty(capacity=4, names=("regret",)):
-    return buffer.init(jax.tree.map(lambda leaf: leaf[0], numbered([0])), capacity, names)
+    example = jax.tree.map(lambda leaf: leaf[0], numbered([0]))
+    return buffer.init(example, capacity, names, {"max_return": buffer.Remembered("maximum")})
 
 
 def offer(state, numbers, scores, valid, mix, config):
     """Insert with the first score as return."""
     n = scores.shape[0]
     facts = (jnp.arange(n, dtype=jnp.int32), jnp.full(n, 2, jnp.int32))
-    extras = {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)}
+    memory = {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)}
     levels = numbered(numbers)
     batch = buffer.recognise(state, levels)
-    return buffer.insert(state, levels, batch, scores, valid, extras, *facts, mix, config)
+    return buffer.insert(state, levels, batch, scores, valid, memory, *facts, mix, config)
 
 
 insert = jax.jit(offer, static_argnums=5)
@@ -126,18 +127,18 @@ def run_library(operations, mix, config):
     mix = jnp.asarray(mix)
 
     def one_step(state, op):
-        extras = {"max_return": op["returns"]}
+        memory = {"max_return": op["returns"]}
 
         def replay(state):
             key = jax.random.key(op["seed"])
             slots, state = buffer.sample(state, key, BATCH, mix, config.priority)
             batch = buffer.drawn_from(slots)
-            return buffer.update(state, batch, op["scores"], op["valid"], extras, config.repeated), slots
+            return buffer.update(state, batch, op["scores"], op["valid"], memory, config.repeated), slots
 
         def offered(state):
             levels, facts = numbered(op["number"]), (op["number"], op["number"] % 4)
             batch = buffer.recognise(state, levels)
-            offers = (levels, batch, op["scores"], op["valid"], extras, *facts)
+            offers = (levels, batch, op["scores"], op["valid"], memory, *facts)
             state, info = buffer.insert(state, *offers, mix, config, op["first_scores"])
             return state, info.slots
 
@@ -168,7 +169,7 @@ def assert_same(state, oracle):
     np.testing.assert_allclose(
         state.scores[:size], np.reshape([e.scores for e in entries], (size, columns)), rtol=1e-6
     )
-    np.testing.assert_array_equal(state.extras["max_return"][:size], [e.max_return for e in entries])
+    np.testing.assert_array_equal(state.memory["max_return"][:size], [e.max_return for e in entries])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -259,7 +260,7 @@ def nearly_full(state, size, rng):
     return buffer.BufferState(
         levels=levels,
         scores=jnp.asarray(rng.random((count, 1)), jnp.float32),
-        extras={"max_return": jnp.zeros(count)},
+        memory={"max_return": jnp.zeros(count)},
         last_played=jnp.arange(1, count + 1),
         ids=jnp.where(jnp.arange(count) < size, jnp.arange(count), -1),
         parents=jnp.full(count, -1),
@@ -268,7 +269,8 @@ def nearly_full(state, size, rng):
         size=jnp.asarray(size, jnp.int32),
         clock=jnp.asarray(count + 7, jnp.int32),
         next_id=jnp.asarray(count, jnp.int32),
-        score_names=state.score_names,
+        columns=state.columns,
+        remembered=state.remembered,
     )
 
 
@@ -299,7 +301,7 @@ def test_all_copies_of_one_level_take_one_slot():
     state, info = put(empty(), [5, 5, 5, 5], [1.0, 2.0, 3.0, 6.0])
     assert int(state.size) == 1
     assert float(state.scores[0, 0]) == 3.0
-    assert float(state.extras["max_return"][0]) == 6.0
+    assert float(state.memory["max_return"][0]) == 6.0
     assert info.copies == [False, True, True, True]
     assert info.slots == [0, 0, 0, 0]
     assert int(state.clock) == 0
@@ -311,7 +313,7 @@ def test_level_met_again_is_updated_in_place():
     assert info.duplicates == [True, False, True, False]
     assert info.slots == [1, -1, 3, 1]
     np.testing.assert_array_equal(after.scores[:, 0], [1.0, 15.0, 3.0, 0.0])
-    np.testing.assert_array_equal(after.extras["max_return"], [1.0, 20.0, 3.0, 4.0])
+    np.testing.assert_array_equal(after.memory["max_return"], [1.0, 20.0, 3.0, 4.0])
     np.testing.assert_array_equal(after.ids, state.ids)
     np.testing.assert_array_equal(state.staleness, [3, 2, 1, 0])
     np.testing.assert_array_equal(after.staleness, [3, 3, 1, 1])
@@ -354,7 +356,7 @@ def test_scores_that_are_not_finite_never_enter(bad):
     assert info.slots == [-1, 0]
     state = rescore(state, [0, 0], [bad, bad], [bad, bad])
     np.testing.assert_array_equal(state.scores[:, 0], [1.0, 0.0, 0.0, 0.0])
-    assert float(state.extras["max_return"][0]) == 1.0
+    assert float(state.memory["max_return"][0]) == 1.0
 
 
 def test_newcomer_with_zero_weight_column_is_judged_like_a_single_score():
@@ -422,7 +424,7 @@ def test_drawing_from_an_empty_buffer_and_updating_it_changes_no_score():
     assert np.asarray(slots).tolist() == [0] * 4
     after = rescore(after, slots.tolist(), np.ones(4), np.ones(4))
     np.testing.assert_array_equal(after.scores, state.scores)
-    np.testing.assert_array_equal(after.extras["max_return"], state.extras["max_return"])
+    np.testing.assert_array_equal(after.memory["max_return"], state.memory["max_return"])
 
 
 def test_state_can_be_donated():
@@ -438,6 +440,38 @@ def test_types_do_not_change():
     _, state = draw(state, jax.random.key(0), 4, SINGLE, PriorityConfig(temperature=1.0))
     state = rescore(state, [0], [1.0], [1.0])
     assert [(leaf.dtype, leaf.weak_type, leaf.shape) for leaf in jax.tree.leaves(state)] == kinds
+
+
+def test_memory_of_any_shape_follows_its_rule():
+    """The last play of a level in the batch, or the highest of all; a refused level leaves none."""
+    kept = {"best": buffer.Remembered("maximum"), "seen": buffer.Remembered("last", (2,))}
+    state = buffer.init(jnp.int32(0), 3, ["regret"], kept)
+    config = ReplayConfig(capacity=3, priority=PriorityConfig(staleness_coef=0.0))
+
+    @jax.jit
+    def offered(state, levels, scores, memory):
+        facts = (jnp.ones(4, bool), memory, jnp.zeros(4, jnp.int32), jnp.zeros(4, jnp.int32))
+        batch = buffer.recognise(state, levels)
+        return buffer.insert(state, levels, batch, scores[:, None], *facts, SINGLE, config)[0]
+
+    def memory(best, first):
+        rows = jnp.asarray(first, jnp.float32)
+        return {"best": jnp.asarray(best, jnp.float32), "seen": jnp.stack([rows, -rows], axis=1)}
+
+    state = offered(state, jnp.array([7, 8, 7, 9]), jnp.arange(4.0), memory([5, 1, 2, np.nan], [1, 2, 3, 4]))
+    assert state.memory["best"].tolist() == [5.0, 1.0, -np.inf]
+    assert state.memory["seen"].tolist() == [[3.0, -3.0], [2.0, -2.0], [4.0, -4.0]]
+    # Level 8 again, level 6 instead of level 7, whose memory must not stay behind; level 5 is refused.
+    scores = jnp.array([9.0, 2.5, -5.0, 9.0])
+    state = offered(state, jnp.array([8, 6, 5, 8]), scores, memory([0, 4, 9, 0.5], [5, 6, 7, 8]))
+    assert dict(zip(state.levels.tolist(), state.memory["best"].tolist())) == {6: 4.0, 8: 1.0, 9: -np.inf}
+    assert state.memory["seen"][state.levels.tolist().index(8)].tolist() == [8.0, -8.0]
+    drawn = buffer.drawn_from(jnp.array([1, 1, 2, 1]))
+    state = buffer.update(
+        state, drawn, scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4])
+    )
+    assert state.memory["best"][1:].tolist() == [3.0, 1.0]
+    assert state.memory["seen"][1:].tolist() == [[4.0, -4.0], [3.0, -3.0]]
 
 
 def test_count_repeats():
@@ -541,19 +575,19 @@ def test_bug_jaxued_unfinished_replay_overwrites_the_score():
     assert info.inserted == [True, False]
     after = rescore(state, [0], [0.0], [-np.inf], [False])
     assert float(after.scores[0, 0]) == 3.0
-    assert float(after.extras["max_return"][0]) == 3.0
+    assert float(after.memory["max_return"][0]) == 3.0
 
 
 def test_bug_minimax_forgets_the_maximum_return_after_two_visits():
     state, _ = put(empty(), [1], [5.0])
     for seen in (-3.0, 2.0):
         state = rescore(state, [0], [1.0], [seen])
-    assert float(state.extras["max_return"][0]) == 5.0
+    assert float(state.memory["max_return"][0]) == 5.0
 
 
 def test_bug_jaxued_maximum_return_starts_at_zero():
     state, _ = put(empty(), [1], [-5.0])
-    assert np.asarray(state.extras["max_return"]).tolist() == [-5.0, -np.inf, -np.inf, -np.inf]
+    assert np.asarray(state.memory["max_return"]).tolist() == [-5.0, -np.inf, -np.inf, -np.inf]
 
 
 def test_bug_dcd_stale_id_map_scores_the_level_that_took_the_slot():

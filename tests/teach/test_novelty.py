@@ -15,13 +15,13 @@ from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
-from cenie.teach import novelty as novelties
-from cenie.teach import teacher
-from cenie.teach.config import AlphaConfig, PriorityConfig
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Novelty
-from cenie.teach.cycle import _play, _points, init
-from cenie.teach.novelty import alpha, most_novel
-from cenie.types import Advantages
+from cenie.teach import teacher, weight
+from cenie.teach.cenie import CenieNovelty
+from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
+from cenie.teach.curriculum import EDIT, NEW, REPLAY, WeightState
+from cenie.teach.cycle import init, play
+from cenie.teach.novelty import Met, most_novel
+from cenie.teach.played import Points
 from tests.tiny import tiny
 
 CYCLES = 14
@@ -54,7 +54,7 @@ def cenie():
     [("plr-cenie", "plr-robust"), pytest.param("accel-cenie", "accel", marks=pytest.mark.slow)],
 )
 def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, without):
-    _, ours, rows = run(with_novelty, optimised=True, teacher__alpha__start=0.0)
+    _, ours, rows = run(with_novelty, optimised=True, teacher__alpha__value=0.0)
     _, theirs, _ = run(without, optimised=True, run__devices=1)
     assert {int(row["teacher/kind"]) for row in rows} >= {NEW, REPLAY}
     for mine, other in zip(ours, theirs):
@@ -88,12 +88,12 @@ def test_the_dagger_ignores_regret(cenie):
             teacher.ask(setup.curriculum, s, jax.random.key(seed), setup.student.num_levels)[0]
             for s in (state, other)
         ]
-        np.testing.assert_array_equal(chosen[0].slots, chosen[1].slots)
+        np.testing.assert_array_equal(chosen[0].batches[0].slots, chosen[1].batches[0].slots)
         assert int(chosen[0].kind) == int(chosen[1].kind)
 
 
 def _with_scores(state, scores):
-    return eqx.tree_at(lambda s: s.replay.buffer.scores, state, scores)
+    return eqx.tree_at(lambda s: s.replays[0].buffer.scores, state, scores)
 
 
 def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
@@ -105,19 +105,17 @@ def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
             continue
         keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
         assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
-        rollout = _play(setup, before.student.network, assignment.levels, keys[1])
-        points = _points(setup, rollout)
-        config = setup.curriculum.novelty.coverage
-        expected = coverage.novelty(config, before.teacher.novelty.coverage, *points)
-        done = np.asarray(rollout.done.any(axis=1))
-        stored = np.asarray(after.teacher.replay.buffer.scores[assignment.slots, 1])
-        for slot in np.unique(assignment.slots):
-            rows_of_slot = (np.asarray(assignment.slots) == slot) & done
+        (batch,) = assignment.batches
+        played = play(setup, 0, before.student, batch.levels, keys[1])
+        config, points = setup.curriculum.novelty.coverage, played.points
+        expected = coverage.novelty(config, before.teacher.novelty.coverage, points.values, points.valid)
+        done, slots = np.asarray(played.outcomes.completed), np.asarray(batch.slots)
+        stored = np.asarray(after.teacher.replay.buffer.scores[slots, 1])
+        for slot in np.unique(slots):
+            rows_of_slot = (slots == slot) & done
             if rows_of_slot.any():
                 mean = np.asarray(expected)[rows_of_slot].mean()
-                np.testing.assert_allclose(
-                    stored[np.asarray(assignment.slots) == slot], mean, rtol=1e-4, atol=1e-4
-                )
+                np.testing.assert_allclose(stored[slots == slot], mean, rtol=1e-4, atol=1e-4)
                 checked += 1
     assert checked > 2
 
@@ -160,13 +158,14 @@ def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
 
 
 def test_refits_are_made_only_when_due():
-    novelty = Novelty(CoverageConfig(components=(2, 2), window=2), 3, AlphaConfig())
-    state = novelties.init(novelty, 8, 2)
-    learn = jax.jit(
-        lambda state, points, enters, key: novelties.learn(
-            novelty, state, (points, jnp.ones((1, 8), bool)), enters, key
-        )
-    )
+    novelty = CenieNovelty(CoverageConfig(components=(2, 2), window=2), refit_every=3)
+    state = novelty.init((8, 2))
+
+    @jax.jit
+    def learn(state, points, enters, key):
+        met = Met(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
+        return novelty.learn(state, met, jnp.zeros(1, jnp.int32), enters, key)
+
     refitted = []
     for number in range(9):
         key = jax.random.key(number)
@@ -180,7 +179,7 @@ def test_refits_are_made_only_when_due():
 
 @pytest.mark.slow
 def test_of_several_children_only_the_most_novel_can_enter():
-    _, states, rows = run("accel-cenie", cycles=20, teacher__children=2)
+    _, states, rows = run("accel-cenie", cycles=20, teacher__edit__children=2)
     edits = [i for i, row in enumerate(rows) if int(row["teacher/kind"]) == EDIT]
     assert len(edits) > 3
     assert any(int(rows[i]["teacher/inserted"]) for i in edits)
@@ -200,19 +199,17 @@ def test_most_novel_child_of_each_family(children, values, random):
     np.testing.assert_array_equal(most_novel(jnp.asarray(score), children), expected)
 
 
-def state_with(cenie, **changes):
-    state = cenie[1][-1].teacher.novelty
-    fields = {name: getattr(state, name) for name in state.__dataclass_fields__}
-    return type(state)(**{**fields, **{name: jnp.asarray(value) for name, value in changes.items()}})
+def weights(replays=0, log_odds=0.0):
+    return WeightState(jnp.asarray(replays, jnp.int32), jnp.asarray(log_odds, jnp.float32))
 
 
-def test_weight_schedules(cenie):
-    linear = AlphaConfig(kind="linear", start=0.8, end=0.2, replays=10)
-    found = [float(alpha(linear, state_with(cenie, replays=n))) for n in (0, 5, 10, 1000)]
+def test_weight_schedules():
+    linear = Linear(start=0.8, end=0.2, replays=10)
+    found = [float(weight.alpha(linear, weights(replays=n))) for n in (0, 5, 10, 1000)]
     np.testing.assert_allclose(found, [0.8, 0.5, 0.2, 0.2], rtol=1e-6)
-    assert float(alpha(AlphaConfig(start=0.3), state_with(cenie, replays=7))) == np.float32(0.3)
-    adaptive = AlphaConfig(kind="adaptive")
-    assert float(alpha(adaptive, state_with(cenie, log_odds=0.0))) == 0.5
+    assert float(weight.alpha(Constant(value=0.3), weights(replays=7))) == np.float32(0.3)
+    assert float(weight.alpha(Adaptive(), weights())) == 0.5
+    assert float(weight.alpha(Adaptive(), weight.init(Adaptive(start=0.2)))) == pytest.approx(0.2)
 
 
 def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
@@ -224,18 +221,17 @@ def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
         **{**{n: getattr(buffer, n) for n in buffer.__dataclass_fields__}, "scores": scores}
     )
     assert size > 2
-    config = AlphaConfig(kind="adaptive", rate=0.1)
-    start = state_with(cenie, log_odds=0.0, replays=0)
+    config, start = Adaptive(rate=0.1), weights()
 
     def moved(changes, replayed=True, state=start):
-        return novelties.adapt(
+        return weight.adapt(
             config,
             PriorityConfig(temperature=0.1),
             state,
-            buffer,
-            jnp.asarray(replayed),
-            jnp.array([0, 1]),
-            jnp.array(changes, jnp.float32),
+            buffer=buffer,
+            replayed=jnp.asarray(replayed),
+            slots=jnp.array([0, 1]),
+            change=jnp.array(changes, jnp.float32),
         )
 
     assert float(moved([0.0, 1.0]).log_odds) == pytest.approx(0.1, rel=1e-3)
@@ -246,7 +242,7 @@ def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
     state = start
     for _ in range(200):
         state = moved([0.0, 1.0], state=state)
-    assert float(alpha(config, state)) == pytest.approx(0.95, rel=1e-5)
+    assert float(weight.alpha(config, state)) == pytest.approx(0.95, rel=1e-5)
     assert int(state.replays) == 200
 
 
@@ -278,15 +274,15 @@ def test_diagnostics_of_the_fit_are_logged(cenie):
 
 
 def test_children_must_divide_the_batch():
-    with pytest.raises(ValueError, match=r"teacher\.children: must divide"):
-        tiny("accel-cenie", teacher__children=3)
+    with pytest.raises(ValueError, match=r"teacher\.edit\.children: must divide"):
+        tiny("accel-cenie", teacher__edit__children=3)
 
 
 def test_a_curriculum_with_novelty_says_that_it_needs_points(cenie):
     setup, states, _ = cenie
     key = jax.random.key(0)
     assignment, state = teacher.ask(setup.curriculum, states[0].teacher, key, setup.student.num_levels)
-    rollout = _play(setup, states[0].student.network, assignment.levels, key)
-    nothing = Advantages(jnp.zeros_like(rollout.value), jnp.zeros_like(rollout.value))
+    played = play(setup, 0, states[0].student, assignment.batches[0].levels, key)
+    without = eqx.tree_at(lambda p: p.points, played, None)
     with pytest.raises(ValueError, match="needs the points"):
-        teacher.tell(setup.curriculum, state, assignment, rollout, nothing, 0.9, key)
+        teacher.tell(setup.curriculum, state, assignment, (without,), key)

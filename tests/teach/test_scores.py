@@ -1,10 +1,13 @@
 """Scores of levels against loops over episodes in NumPy."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.teach.scores import SCORES, ScoreInputs, episode_outcomes
+from cenie.teach.played import episode_outcomes
+from cenie.teach.scores import SCORES, ScoreInputs
 from cenie.types import Advantages, Rollout
 
 GAMMA = 0.9
@@ -31,12 +34,15 @@ def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
         last_value=jnp.zeros(done.shape[0]),
         entropy=jnp.asarray(rng.random(done.shape), jnp.float32),
     )
+    following = np.roll(value, -1, axis=1)
+    error = reward + np.float32(GAMMA) * np.where(done, 0.0, following) - value
+    outcomes = episode_outcomes(rollout)
     old = jnp.full(done.shape[0], -jnp.inf) if old_max is None else jnp.asarray(old_max, jnp.float32)
     return ScoreInputs(
         rollout=rollout,
-        advantages=Advantages(jnp.asarray(advantage), jnp.asarray(advantage + value)),
-        max_return=jnp.maximum(old, episode_outcomes(rollout).max_return),
-        gamma=GAMMA,
+        advantages=Advantages(jnp.asarray(advantage), jnp.asarray(advantage + value), jnp.asarray(error)),
+        outcomes=outcomes,
+        max_return=jnp.maximum(old, outcomes.max_return),
         episodes=episodes,
     )
 
@@ -110,7 +116,7 @@ PATTERNS = ("several", "none", "last step", "every step", "first step only")
 @pytest.mark.parametrize("name", SCORES)
 def test_score_equals_loop_over_episodes(name, episodes, pattern):
     inputs = make_inputs(done_pattern(pattern), episodes=episodes)
-    score = np.asarray(SCORES[name](inputs))
+    score = np.asarray(SCORES[name].compute(inputs))
     assert np.isfinite(score).all()
     np.testing.assert_allclose(score, oracle(name, inputs), rtol=1e-5, atol=1e-6)
 
@@ -146,12 +152,14 @@ def test_unfinished_tail_is_ignored(name):
             entropy=jnp.where(tail, jnp.nan, inputs.rollout.entropy),
         ),
         advantages=Advantages(
-            jnp.where(tail, jnp.nan, spoiled.advantages.advantage), spoiled.advantages.target
+            jnp.where(tail, jnp.nan, spoiled.advantages.advantage),
+            spoiled.advantages.target,
+            jnp.where(tail, jnp.nan, spoiled.advantages.error),
         ),
+        outcomes=inputs.outcomes,
         max_return=inputs.max_return,
-        gamma=GAMMA,
     )
-    np.testing.assert_array_equal(SCORES[name](spoiled), SCORES[name](inputs))
+    np.testing.assert_array_equal(SCORES[name].compute(spoiled), SCORES[name].compute(inputs))
 
 
 def _replace(rollout, **changes):
@@ -163,9 +171,9 @@ def test_long_episode_does_not_outweigh_short_one():
     done = np.zeros((1, 4), bool)
     done[0, [0, 3]] = True
     inputs = make_inputs(done)
-    advantages = Advantages(jnp.asarray([[8.0, 1.0, 1.0, 1.0]]), inputs.advantages.target)
-    inputs = ScoreInputs(inputs.rollout, advantages, inputs.max_return, GAMMA)
-    np.testing.assert_allclose(SCORES["pvl"](inputs), [4.5], rtol=1e-6)
+    advantages = dataclasses.replace(inputs.advantages, advantage=jnp.asarray([[8.0, 1.0, 1.0, 1.0]]))
+    inputs = dataclasses.replace(inputs, advantages=advantages)
+    np.testing.assert_allclose(SCORES["pvl"].compute(inputs), [4.5], rtol=1e-6)
 
 
 def test_bug_jaxued_unfinished_level_scores_minus_infinity():
@@ -173,7 +181,7 @@ def test_bug_jaxued_unfinished_level_scores_minus_infinity():
     inputs = make_inputs(done_pattern("none"))
     assert not episode_outcomes(inputs.rollout).completed.any()
     for score in SCORES.values():
-        np.testing.assert_array_equal(score(inputs), np.zeros(N))
+        np.testing.assert_array_equal(score.compute(inputs), np.zeros(N))
 
 
 def test_bug_jaxued_maximum_return_starts_at_zero():
@@ -185,6 +193,6 @@ def test_bug_jaxued_maximum_return_starts_at_zero():
 
 def test_entropy_must_be_given():
     inputs = make_inputs(done_pattern("last step"))
-    bare = ScoreInputs(_replace(inputs.rollout, entropy=None), inputs.advantages, inputs.max_return, GAMMA)
+    bare = dataclasses.replace(inputs, rollout=_replace(inputs.rollout, entropy=None))
     with pytest.raises(ValueError, match="entropy"):
-        SCORES["entropy"](bare)
+        SCORES["entropy"].compute(bare)

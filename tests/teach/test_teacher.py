@@ -10,9 +10,11 @@ import pytest
 from cenie.run.build import build, compiled_cycles, place
 from cenie.teach import teacher
 from cenie.teach.config import ReplayConfig
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, Editing, Replay, Score
+from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Batch, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
+from cenie.teach.played import Played, episode_outcomes
 from cenie.teach.scores import SCORES
+from cenie.teach.source import RandomSource
 from cenie.teach.teacher import select_parents
 from cenie.types import Advantages, Rollout
 from tests.tiny import tiny
@@ -93,7 +95,7 @@ def test_best_return_of_a_level_is_never_forgotten():
         assert after is not None
         if int(metrics["teacher/kind"][0]) == REPLAY:
             replays += 1
-            old, new = (np.asarray(s.buffer.extras["max_return"]) for s in (before, after))
+            old, new = (np.asarray(s.buffer.memory["max_return"]) for s in (before, after))
             assert (new >= old).all()
     assert replays > 2
 
@@ -105,8 +107,7 @@ LEVELS = 4
 
 def curriculum(score, editing=None, **replay) -> Curriculum:
     config = ReplayConfig(**{"capacity": LEVELS, **replay})
-    parts = Replay(config, (Score("regret", SCORES[score]),))
-    return Curriculum(lambda key: jnp.int32(0), False, parts, editing)
+    return Curriculum(RandomSource(lambda key: jnp.int32(0)), False, Replay(config, SCORES[score]), editing)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -126,15 +127,15 @@ def tell(method, state, kind, levels, reward, done, slots):
         last_value=zeros[:, 0],
     )
     nothing = jnp.zeros(LEVELS, jnp.int32)
-    assignment = Assignment(kind, levels, kind == REPLAY, slots, nothing - 1, nothing)
-    return teacher.tell(
-        method, state, assignment, rollout, Advantages(reward, reward), 0.99, jax.random.key(0)
-    )
+    batch = Batch(levels, slots, nothing - 1, nothing)
+    assignment = Assignment(kind, kind == REPLAY, (batch,), ())
+    played = Played(levels, rollout, Advantages(reward, reward, reward), episode_outcomes(rollout))
+    return teacher.tell(method, state, assignment, (played,), jax.random.key(0))
 
 
 def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):
     """Tell of four levels; `ends` are the last steps of episodes, in the same order as the rewards."""
-    state = teacher.init(method, LEVELS) if state is None else state
+    state = teacher.init(method, LEVELS, jax.random.key(0)) if state is None else state
     return tell(
         method,
         state,
@@ -180,7 +181,7 @@ def test_bug_unfinished_column_of_an_easy_parent_counts_as_score_0():
     assignment, _ = jax.jit(lambda s: teacher.ask(method, s, jax.random.key(1), LEVELS))(state)
     assert int(assignment.kind) == EDIT
     # Level 1 first, then level 2 (average 3.5), then level 4 (unfinished: still 4.0).
-    assert np.asarray(assignment.levels).tolist()[:3] == [1, 2, 4]
+    assert np.asarray(assignment.batches[0].levels).tolist()[:3] == [1, 2, 4]
 
 
 def test_bug_dcd_preset_decides_by_the_last_episode_of_a_column():

@@ -26,10 +26,14 @@ from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError
 from cenie.student.advantage import gae
 from cenie.teach import buffer as buffers
-from cenie.teach import recipes, scores, teacher
+from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
-from cenie.types import Advantages, Rollout
+from cenie.teach.methods import Teacher as TeacherSettings
+from cenie.teach.novelty import Met
+from cenie.teach.played import Points
+from cenie.teach.recipes import curriculum
+from cenie.types import Rollout
 
 PerStep = np.ndarray | Sequence[Any]
 """A number for each step of each level: an array of two axes, or a list of rows of any lengths."""
@@ -113,8 +117,8 @@ class Teacher:
             raise SettingsError(read.problems)
         self._generate, self._edit = generate, edit
         self._codec = LevelCodec(generate(np.random.default_rng(seed)))
-        chosen = typed_settings.replace(METHODS[method].settings(), changes)
-        self._curriculum = _curriculum(method, chosen, self._codec.size)
+        chosen = typed_settings.replace(METHODS[method].settings, changes)
+        self._curriculum = _curriculum(chosen, self._codec.size)
         if self._curriculum.editing is not None and edit is None:
             raise ValueError(
                 f"the method {method} edits levels: give edit=..., a function (rng, level) -> level"
@@ -129,7 +133,7 @@ class Teacher:
         self._watch = Watch(self._curriculum.replay, _REMEDY)
         self._points_shape = (points_per_level, features or 0)
         self._gamma, self._gae_lambda = gamma, gae_lambda
-        self._state = teacher.init(self._curriculum, num_levels, self._points_shape)
+        self._state = teacher.init(self._curriculum, num_levels, jax.random.key(seed), self._points_shape)
         self._pending: tuple[Task, Assignment, TeacherState] | None = None
         self._facts = {
             "method": method,
@@ -148,12 +152,14 @@ class Teacher:
             with self._compiling("ask"):
                 assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
-            made = self._levels(kind, np.asarray(assignment.levels))
+            (batch,) = assignment.batches
+            made = self._levels(kind, np.asarray(batch.levels))
             rows = np.stack([self._codec.encode(level) for level in made])
             # Decoded, so that new levels have the same types as replayed ones.
             levels = [self._codec.decode(row) for row in rows]
             task = Task(_KINDS[kind], bool(assignment.learn), levels)  # pyright: ignore[reportArgumentType]
-            self._pending = task, dataclasses.replace(assignment, levels=jnp.asarray(rows)), state
+            batch = dataclasses.replace(batch, levels=jnp.asarray(rows))
+            self._pending = task, dataclasses.replace(assignment, batches=(batch,)), state
         return self._pending[0]
 
     def tell(
@@ -228,10 +234,11 @@ class Teacher:
         metrics: dict[str, Array] = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                known = _recall(self._curriculum, state, assignment, points)
-                verdict = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
+                met = None if points is None else Met(assignment.batches[0].levels, points)
+                known = _recall(self._curriculum, state, assignment, met)
+                verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
                 state, metrics = _absorb(
-                    self._curriculum, state, assignment, known, verdict, self._key(1), points
+                    self._curriculum, state, assignment, known, verdicts, self._key(1), met
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in jax.device_get(metrics).items()}
@@ -253,7 +260,7 @@ class Teacher:
         return [
             StoredLevel(
                 level=self._codec.decode(host.levels[slot]),
-                scores=dict(zip(buffer.score_names, host.scores[slot].tolist())),
+                scores=dict(zip(buffer.columns, host.scores[slot].tolist())),
                 chance=chances[slot].item(),
                 id=host.ids[slot].item(),
                 parent=host.parents[slot].item(),
@@ -309,18 +316,22 @@ class Teacher:
 class _HostLevels:
     """Stands in for a domain: levels are made by Python outside, so that inside they are just rows."""
 
-    generators: Mapping[str, Callable[[PRNGKeyArray], Array]]
-    edit: Callable[[PRNGKeyArray, Array], Array]
+    size: int
+
+    def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
+        return lambda key: jnp.zeros(self.size, jnp.uint8)
+
+    def edit(self, key: PRNGKeyArray, row: Array) -> Array:
+        return row
 
 
 @functools.cache
-def _curriculum(method: str, settings: Any, size: int) -> Curriculum:
+def _curriculum(settings: TeacherSettings, size: int) -> Curriculum:
     """The method's curriculum, in which new levels are blank and edits change nothing yet.
 
     One object for equal arguments: what is compiled for one teacher then serves all others like it.
     """
-    source = _HostLevels({settings.generator: lambda key: jnp.zeros(size, jnp.uint8)}, lambda key, row: row)
-    return getattr(recipes, METHODS[method].recipe)(source, settings)
+    return curriculum(_HostLevels(size), settings)
 
 
 # Of the three steps of `tell` only the second is compiled for each length; the others hold all that is large.
@@ -332,7 +343,7 @@ _absorb = jax.jit(teacher.absorb, static_argnums=0)
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _judge(
     curriculum: Curriculum, gamma: float, gae_lambda: float, known: teacher.Known, steps: dict[str, Array]
-) -> teacher.Verdict:
+) -> tuple[teacher.Verdict, ...]:
     reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
     rollout = Rollout(
         observation=(),
@@ -352,8 +363,9 @@ def _judge(
     )
     advantages = gae(rollout, gamma, gae_lambda, False, rollout.final_value is not None)
     if "advantage" in steps:
-        advantages = Advantages(steps["advantage"], steps["advantage"] + rollout.value)
-    return teacher.judge(curriculum, known, rollout, advantages, gamma)
+        target = steps["advantage"] + rollout.value
+        advantages = dataclasses.replace(advantages, advantage=steps["advantage"], target=target)
+    return teacher.judge(curriculum, known, ((rollout, advantages),))
 
 
 class _Arguments:
@@ -406,9 +418,8 @@ def _show(value: Any) -> str:
 
 
 def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) -> None:
-    computed = [score.compute for score in curriculum.replay.scores] if curriculum.replay else []
-    for name, score in (("entropy", scores.entropy), ("solved", scores.learnability)):
-        if score in computed and given[name] is None:
+    for name in curriculum.replay.score.needs if curriculum.replay else ():
+        if given[name] is None:
             raise ValueError(f"{name}: this teacher's score needs it")
 
 
@@ -489,7 +500,7 @@ def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str,
     }
 
 
-def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> Points:
     """At most `steps` points of each level, and which of them exist."""
     points, valid = np.zeros((len(rows), steps, size), np.float32), np.zeros((len(rows), steps), bool)
     for index, row in enumerate(rows):
@@ -502,7 +513,7 @@ def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> tuple[np.
         count = min(len(row), steps)
         chosen = np.linspace(0, len(row) - 1, count).round().astype(int)
         points[index, :count], valid[index, :count] = row[chosen], True
-    return points, valid
+    return Points(jnp.asarray(points), jnp.asarray(valid))
 
 
 def _read_rows(name: str, values: Sequence[np.ndarray]) -> list[np.ndarray]:

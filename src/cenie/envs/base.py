@@ -1,46 +1,29 @@
-"""What a domain must provide: an environment, its spaces, and the record that bundles its parts."""
+"""What a domain must provide: an environment, and the record that bundles its parts."""
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
-from cenie.types import EnvState, Level, Observation, Step
-
-
-@dataclass(frozen=True)
-class Discrete:
-    """Integers 0 .. n-1."""
-
-    n: int
-    dtype: str = "int32"
-    shape: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Box:
-    """Arrays of one shape with every entry in [low, high]."""
-
-    shape: tuple[int, ...]
-    low: int | float
-    high: int | float
-    dtype: str = "float32"
-
-
-Space = Discrete | Box
+from cenie.spaces import Space
+from cenie.types import EnvState, Level, Observation, Prepared, Step
 
 
 class Environment(eqx.Module):
     """A family of tasks indexed by a level. Pure: all randomness comes from the keys.
 
-    The level is an argument of `step` rather than a part of the state, because it never changes during
+    What is played is an argument of `step` rather than a part of the state, because it never changes during
     an episode: a rollout can then keep it outside the loop that carries the state.
     Functions take one level and one state; callers `vmap` over the level axis.
+
+    A caller prepares a level once and passes the result to every `reset` and `step`. Teachers store and
+    edit levels only, so whatever is costly to derive from one (a track's tiles, a terrain) belongs there.
     """
 
     max_steps: eqx.AbstractVar[int]
@@ -51,12 +34,16 @@ class Environment(eqx.Module):
 
     action_space: eqx.AbstractVar[Space]
 
-    @abc.abstractmethod
-    def reset(self, key: PRNGKeyArray, level: Level) -> tuple[Observation, EnvState]:
-        """Begin an episode of the level. Consumes the key."""
+    def prepare(self, level: Level) -> Prepared:
+        """What `reset` and `step` take in the place of the level; the level itself by default."""
+        return level
 
     @abc.abstractmethod
-    def step(self, key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> Step:
+    def reset(self, key: PRNGKeyArray, level: Prepared) -> tuple[Observation, EnvState]:
+        """Begin an episode of the prepared level. Consumes the key."""
+
+    @abc.abstractmethod
+    def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
         """Advance one step. Consumes the key. Does not restart a finished episode."""
 
 
@@ -64,20 +51,47 @@ class Environment(eqx.Module):
 class SuiteEntry:
     """One row of a test suite: `variant` tells apart the entries that share a `level` name.
 
-    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator.
+    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator. The score of
+    an episode is 1 if it was solved and 0 if not; with `bounds` it is the return, on a scale on which the
+    first bound is 0 and the second 1 (returns outside are not clipped, which would bias the means).
     """
 
     level: str
     variant: str
     draw: Callable[[np.random.Generator], Level]
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds or (0.0, 1.0)
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(
+                f"bounds of {self.level!r} must be two finite numbers, the lower one first, got {self.bounds}"
+            )
+
+    def score(self, episode_return: float, solved: bool) -> float:
+        """How good an episode was, for means over levels."""
+        if self.bounds is None:
+            return float(solved)
+        low, high = self.bounds
+        return (episode_return - low) / (high - low)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of held-out levels. Its score is the mean over level names of the mean over variants."""
+    """A named set of held-out levels. Its score is the mean over level names of the mean over variants.
+
+    `environment` is what its levels are played in, if not the one that students train in: one whose rewards
+    are not shaped, say. Both must have the same spaces.
+    """
 
     name: str
     entries: Sequence[SuiteEntry]
+    environment: Environment | None = None
+
+    @property
+    def measure(self) -> Literal["solved", "score"]:
+        """What its scores are, in a word: rates of `solved` episodes, or normalised returns among them."""
+        return "solved" if all(entry.bounds is None for entry in self.entries) else "score"
 
     def draw(self, seed: int, episodes: int) -> tuple[list[tuple[str, str, int]], list[Level]]:
         """Levels for `episodes` episodes of each entry, and their (level, variant, episode) labels.
@@ -94,6 +108,56 @@ class Suite:
 
 
 @dataclass(frozen=True)
+class Design:
+    """Making a level step by step: an environment that a learned teacher plays.
+
+    An episode on `task` lasts `environment.max_steps` steps. Played without restarts, its last state is what
+    `finished_level` turns into a level that the domain's own environment can play.
+    """
+
+    environment: Environment
+    task: Level
+    finished_level: Callable[[EnvState], Level]
+
+
+@dataclass(frozen=True)
+class ParameterSpace:
+    """Levels as points of a box, for teachers that search it. Pure functions of one level or one point.
+
+    `decode` makes a valid level of every point between the vectors `low` and `high`; `decode(encode(level))`
+    is the level.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    encode: Callable[[Level], Float[Array, " d"]]
+    decode: Callable[[Float[Array, " d"]], Level]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.low) != 1 or np.shape(self.low) != np.shape(self.high):
+            raise ValueError(
+                "low and high must be vectors of one length, got the shapes "
+                f"{np.shape(self.low)} and {np.shape(self.high)}"
+            )
+        wrong = ~(np.isfinite(self.low) & np.isfinite(self.high) & (np.asarray(self.low) < self.high))
+        if np.any(wrong):
+            places = np.flatnonzero(wrong).tolist()
+            raise ValueError(f"low must be below high, both finite; not so at {places}")
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Pictures as arrays of pixels, made on the host.
+
+    `episode` takes the level and the states of one episode, with a leading axis of time, and returns one
+    picture of equal size for each state.
+    """
+
+    level: Callable[[Level], UInt8[np.ndarray, "height width 3"]]
+    episode: Callable[[Level, EnvState], UInt8[np.ndarray, "time height width 3"]]
+
+
+@dataclass(frozen=True)
 class Domain:
     """Everything the teacher and the evaluator need to know of a domain."""
 
@@ -101,6 +165,8 @@ class Domain:
     environment: Environment
     generators: Mapping[str, Callable[[PRNGKeyArray], Level]]
     """Named level generators; each draws one level from a key."""
+    roles: Mapping[str, str]
+    """Names of generators by what they are for: `random` levels, and `simple` ones to begin with."""
     edit: Callable[[PRNGKeyArray, Level], Level]
     """A small random change of a level that keeps it valid."""
     statistics: Callable[[Level], dict[str, Array]]
@@ -112,9 +178,21 @@ class Domain:
     to_json: Callable[[Level], Any]
     from_json: Callable[[Any], Level]
     """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    design: Callable[[str], Design] | None = None
+    """The design environment that can take the place of the generator of a name, if the domain has any."""
+    parameters: ParameterSpace | None = None
+    """Levels as points of a box, if they can be written so."""
+    render: Renderer | None = None
+    """Pictures of levels and of episodes, if there are any."""
+
+    def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
+        """The generator of a name, or of a role."""
+        return self.generators[self.roles.get(name, name)]
 
 
-def batched_reset(environment: Environment, key: PRNGKeyArray, levels: Level) -> tuple[Observation, EnvState]:
-    """`reset` over the leading axis of `levels`, one key each. Consumes the key."""
+def batched_reset(
+    environment: Environment, key: PRNGKeyArray, levels: Prepared
+) -> tuple[Observation, EnvState]:
+    """`reset` over the leading axis of prepared levels, one key each. Consumes the key."""
     count = jax.tree.leaves(levels)[0].shape[0]
     return jax.vmap(environment.reset)(jax.random.split(key, count), levels)

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.base import Environment
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import EnvState, Level, Step
 
 EPISODES = 8
@@ -94,19 +95,23 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
     """Whether the environment can be traced and batched, and returns the same types all along."""
     state: Any = None
     try:
-        begun, raw = _traced(environment.reset, key, level)
+        prepared = jax.eval_shape(_fresh(environment.prepare), level)
+        if not jax.tree.leaves(prepared):
+            yield "prepare returns no arrays: return what reset and step need of the level"
+            return
+        begun, raw = _traced(environment.reset, key, prepared)
         if not isinstance(raw, tuple | list) or len(raw) != 2:
             yield f"reset must return an observation and a state, got {type(raw).__name__}; return a pair"
             return
         observation, state = begun
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
-        step, raw_step = _traced(environment.step, key, level, state, action)
+        step, raw_step = _traced(environment.step, key, prepared, state, action)
         if not isinstance(step, Step):
             yield f"step must return a cenie.types.Step, got {type(step).__name__}; fill in its fields"
             return
-        batch = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), (key, level, state, action)
-        )
+        single = (jax.eval_shape(lambda level: level, level), key, prepared, state, action)
+        levels, *batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), single)
+        jax.eval_shape(jax.vmap(_fresh(environment.prepare)), levels)
         jax.eval_shape(jax.vmap(_fresh(environment.step)), *batch)
         jax.eval_shape(jax.vmap(_fresh(environment.reset)), *batch[:2])
     except Exception as error:  # Whatever a foreign environment raises is the finding.
@@ -184,11 +189,13 @@ def _compare(what: str, found: PyTree, wanted: PyTree) -> Iterator[str]:
 
 def _purity(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:
     """Side effects, hidden Python state and random keys that are used twice, all seen by tracing."""
-    _, state = jax.jit(environment.reset)(key, level)
+    prepared = jax.jit(environment.prepare)(level)
+    _, state = jax.jit(environment.reset)(key, prepared)
     action = _sample(environment.action_space, key)
     for name, method, arguments in (
-        ("reset", environment.reset, (key, level)),
-        ("step", environment.step, (key, level, state, action)),
+        ("prepare", environment.prepare, (level,)),
+        ("reset", environment.reset, (key, prepared)),
+        ("step", environment.step, (key, prepared, state, action)),
     ):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -200,7 +207,8 @@ def _purity(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
             yield f"{name} depends on hidden Python state: traced twice, it is two different programs"
         try:
             with jax.debug_key_reuse(True):
-                jax.jit(_fresh(method))(jax.random.clone(key), *arguments[1:])
+                unused = [jax.random.clone(value) if value is key else value for value in arguments]
+                jax.jit(_fresh(method))(*unused)
         except jax.errors.KeyReuseError:
             yield f"{name} uses a random key twice; split it and use each part once"
 
@@ -230,16 +238,17 @@ def _episodes(environment: Environment, play: _Play) -> Iterator[str]:
 def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
     """Random actions in several episodes without restarts, one step more than they may last."""
     steps = min(environment.max_steps + 1, LONGEST_CHECK)
+    prepared = environment.prepare(level)
 
     def episode(key: PRNGKeyArray) -> _Play:
         reset_key, key = jax.random.split(key)
-        observation, state = environment.reset(reset_key, level)
+        observation, state = environment.reset(reset_key, prepared)
 
         def step(carry: tuple[EnvState, Array], key: PRNGKeyArray) -> tuple[tuple[EnvState, Array], _Play]:
             state, running = carry
             action_key, step_key = jax.random.split(key)
             action = _sample(environment.action_space, action_key)
-            made = environment.step(step_key, level, state, action)
+            made = environment.step(step_key, prepared, state, action)
             seen = _look(environment, made, running)
             return (made.state, running & ~made.terminated & ~made.truncated), seen
 

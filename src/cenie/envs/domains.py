@@ -1,24 +1,29 @@
 """The table of domains. Imports no JAX: the command line reads it before anything heavy is loaded."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.presets import PRESETS
 
 
 @dataclass(frozen=True)
 class DomainEntry:
     """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
 
-    `settings` is a type with the properties `level_bytes` and `observation_bytes`; `networks` are the kinds
-    of network that can read the domain's observations.
+    `settings` is a type with the properties `level_bytes`, `observation_bytes`, `observation_parts` (the
+    spaces an observation is made of) and `action_space`. `roles` are names of generators by what they are
+    for, and `presets` named sets of settings by their dotted paths.
     """
 
     summary: str
     settings: type
     factory: str
     generators: tuple[str, ...]
+    roles: Mapping[str, str]
     suites: tuple[str, ...]
-    networks: tuple[str, ...]
+    presets: Mapping[str, Mapping[str, Any]]
 
 
 DOMAINS = {
@@ -27,7 +32,8 @@ DOMAINS = {
         settings=MazeConfig,
         factory="cenie.envs.maze.domain:maze_domain",
         generators=("uniform60", "blocks25", "empty"),
+        roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
-        networks=("maze-lstm",),
+        presets=PRESETS,
     ),
 }

@@ -1,4 +1,4 @@
-"""The one auto-reset rule: a finished episode starts the same level again."""
+"""Steps of a batch of levels, and the one auto-reset rule: a finished episode starts the same level again."""
 
 import abc
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment, batched_reset
-from cenie.types import EnvState, Level, Observation, Step
+from cenie.types import EnvState, Observation, Prepared, Step
 
 
 class ObservingEnvironment(Environment):
@@ -18,14 +18,14 @@ class ObservingEnvironment(Environment):
     """
 
     @abc.abstractmethod
-    def observe(self, level: Level, state: EnvState) -> Observation:
+    def observe(self, level: Prepared, state: EnvState) -> Observation:
         """The observation of a state; the one that `reset` and `step` return with it."""
 
 
 def step_and_restart(
-    environment: Environment, key: PRNGKeyArray, levels: Level, states: EnvState, actions: Array
+    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of levels, and begin the same level again where an episode ended. Consumes the key.
+    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the key.
 
     All arguments but the key have the level axis first. The observation and the state of the `Step` are
     those to go on with, after the restart; its reward and flags are those of the step that was made. The
@@ -47,6 +47,19 @@ def step_and_restart(
         observation = choose(first, made.observation)
     step = Step(observation, state, made.reward, made.terminated, made.truncated, made.solved)
     return step, made.observation
+
+
+def step_only(
+    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+) -> tuple[Step, Observation]:
+    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the key.
+
+    Takes and returns what `step_and_restart` does. A rollout as long as the episode ends with its last state,
+    which is how a design environment hands over the level that was made in it.
+    """
+    count = jax.tree.leaves(levels)[0].shape[0]
+    made = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
+    return made, made.observation
 
 
 def _like(flags: Bool[Array, " n"], array: Array) -> Bool[Array, "n ..."]:

@@ -1,4 +1,4 @@
-"""Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and nothing else of the library.
+"""Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and of the library only `cenie.devices`.
 
 The names below are loaded when they are first used; the settings load without JAX.
 """

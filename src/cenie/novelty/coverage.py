@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from cenie.devices import Devices, side_by_side
 from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, ModelName
-from cenie.novelty.devices import Devices, side_by_side
 from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import cleaned, drawn
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from cenie.devices import Devices
 from cenie.novelty.config import CoverageConfig
-from cenie.novelty.devices import Devices
 
 
 class Fitted(NamedTuple):
@@ -26,7 +26,7 @@ class CoverageModel(NamedTuple):
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
     `fit(config, key, points [n, d], valid [n], previous, devices)` never raises and may look at the
     previous model. Points are finite, and zero where they are not valid; there may be no valid point at
-    all. Every device has all points and must return the same; it may share out the work (see `devices.py`).
+    all. Every device has all points and must return the same; it may share out work (see `cenie.devices`).
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
     finite for points that are not.
     """

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from cenie.devices import Devices, shared
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
 from cenie.novelty.covariance import SHAPES
-from cenie.novelty.devices import Devices, shared
 from cenie.novelty.points import centre, rows_where
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from cenie.devices import Devices
 from cenie.novelty.config import CoverageConfig
-from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre, drawn
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cenie.devices import Devices
 from cenie.novelty import selection
 from cenie.novelty.config import CoverageConfig
-from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cenie.devices import Devices
 from cenie.novelty import mixture
 from cenie.novelty.config import CoverageConfig
-from cenie.novelty.devices import Devices
 from cenie.novelty.interface import Fitted
 from cenie.novelty.mixture import Fits, Mixture
 from cenie.novelty.points import drawn, rows_where

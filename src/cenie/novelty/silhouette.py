@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cenie.novelty.devices import Devices, shared, summed
+from cenie.devices import Devices, shared, summed
 from cenie.novelty.points import centre, drawn
 
 _TILE = 1024

@@ -5,36 +5,28 @@ import importlib
 from collections.abc import Callable
 
 import jax
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from cenie import devices
 from cenie.envs.base import Domain
 from cenie.envs.domains import DOMAINS
 from cenie.run.config import Config
-from cenie.teach import recipes
 from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
-from cenie.teach.methods import METHODS
+from cenie.teach.recipes import curriculum
 
 
 def build(config: Config) -> tuple[Domain, Setup]:
     """The domain and the fixed parts of the training cycle."""
     module, function = DOMAINS[config.domain].factory.split(":")
     domain = getattr(importlib.import_module(module), function)(config.env)
-    recipe = getattr(recipes, METHODS[config.method].recipe)
+    teacher = curriculum(domain, config.teacher)
     setup = Setup(
         environment=domain.environment,
         statistics=domain.statistics,
-        student=config.student,
-        curriculum=recipe(domain, config.teacher),
-        mesh=level_mesh(config),
+        students=(config.student,) * teacher.students,
+        curriculum=teacher,
+        mesh=devices.level_mesh(config.devices_of(jax.device_count())),
     )
     return domain, setup
-
-
-def level_mesh(config: Config) -> Mesh | None:
-    """The devices over which the level axis is split; none for a single one."""
-    count = config.devices_of(len(jax.devices()))
-    return Mesh(np.array(jax.devices()[:count]), ("levels",)) if count > 1 else None
 
 
 def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics]]:
@@ -43,15 +35,10 @@ def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState,
     What it returns is placed as `place` does it: left to itself the compiler may choose another placement,
     and the next call would compile everything again.
     """
-    return jax.jit(functools.partial(cycles, setup, count=count), out_shardings=_everywhere(setup))
+    everywhere = devices.everywhere(setup.mesh)
+    return jax.jit(functools.partial(cycles, setup, count=count), out_shardings=everywhere)
 
 
 def place(setup: Setup, state: TrainState) -> TrainState:
     """Put a state on every device of the run."""
-    return jax.device_put(state, _everywhere(setup))
-
-
-def _everywhere(setup: Setup) -> Sharding:
-    if setup.mesh is None:
-        return SingleDeviceSharding(jax.devices()[0])
-    return NamedSharding(setup.mesh, PartitionSpec())
+    return devices.place(setup.mesh, state)

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_safetensors
 from safetensors.numpy import save as to_safetensors
 
+from cenie.devices import to_host
 from cenie.run import manifest as manifests
 from cenie.run.directory import RunDirectoryError, free_name
 from cenie.run.durable import TEMPORARY, WriteError, explain, sync_directory, write_new
@@ -169,7 +170,7 @@ def _host_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, dict[str, 
             described[name]["impl"] = str(jax.random.key_impl(leaf))
             leaves[name] = jax.random.key_data(leaf)
     # The writer of safetensors takes the raw memory, so strided arrays must be made contiguous first.
-    host = {name: np.asarray(leaf, order="C") for name, leaf in jax.device_get(leaves).items()}
+    host = {name: np.asarray(leaf, order="C") for name, leaf in to_host(leaves).items()}
     return {name: leaf.view(_stored_dtype(leaf.dtype)) for name, leaf in host.items()}, described
 
 

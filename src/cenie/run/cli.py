@@ -23,18 +23,19 @@ from cenie.run.devices import prepare_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.durable import WriteError
 from cenie.run.memory import evaluation_needs, memory_problems, training_needs
+from cenie.run.metrics import check_format
 from cenie.run.output import printable
-from cenie.run.presets import PRESETS, preset
+from cenie.run.presets import preset
 from cenie.run.sinks import missing_sinks
 from cenie.settings import Problem, SettingsError, show
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, ReplayTeacher
 
 OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
 
 USAGE = f"""\
 cenie: Unsupervised Environment Design in JAX
 
-  cenie train DOMAIN METHOD [--preset {"|".join(PRESETS)}] [--updates N] [--seed S] [--out DIR]
+  cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
               [--new-name]                  take the next free name if the directory holds a run already
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
@@ -46,17 +47,18 @@ cenie: Unsupervised Environment Design in JAX
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
+presets: {"; ".join(f"{name}: {', '.join(entry.presets)}" for name, entry in DOMAINS.items())}
 """
 
 EVALUATE = """\
 cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
 
 plays held-out levels with the last student of a run and writes one row per episode to DIR;
-with --checkpoints N: with the last N students, and prints the mean of their solved rates
+with --checkpoints N: with the last N students, and prints the mean of their scores
 """
 
 _SWITCHES = ("new_name",)
-_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": f"one of {', '.join(PRESETS)}"}
+_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": "a name"}
 
 
 def main() -> None:
@@ -156,6 +158,7 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
         text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
         sys.stdout.write(f"{printable(text)}\n")
         return OK
+    check_format(directory.evaluations)
     return _start(config, path, resume=True, decay=decay)
 
 
@@ -221,8 +224,9 @@ def _claim(directory: RunDirectory) -> str | None:
 
 
 def _levels_before_replay(config: Config) -> int:
-    replay = getattr(config.teacher, "replay", None)
-    return 0 if replay is None else math.ceil(replay.min_fill * replay.capacity)
+    if not isinstance(config.teacher, ReplayTeacher):
+        return 0
+    return math.ceil(config.teacher.replay.min_fill * config.teacher.replay.capacity)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -295,7 +299,14 @@ def _train_help(names: list[str], options: dict[str, str]) -> int:
     sys.stdout.write(USAGE)
     default = preset(domain, method, options.get("preset", "quick"))
     try:
-        tyro.cli(config_type(domain, method), default=default, args=["--help"], prog="cenie train")
+        tyro.cli(
+            config_type(domain, method),
+            default=default,
+            args=["--help"],
+            prog="cenie train",
+            # All settings of the chosen kinds; a list of kinds alone would hide them.
+            config=(tyro.conf.AvoidSubcommands,),
+        )
     except SystemExit:
         return OK
     return OK
@@ -338,7 +349,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
 def typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     check_names(domain, method)
-    defaults = settings.to_data(config_type(domain, method)(domain=domain, method=method, preset="quick"))
+    config = config_type(domain, method)(domain=domain, method=method, preset="quick")
+    defaults = settings.with_all_kinds(config)
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for path, text in options.items():

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cenie.run.devices import core_count
+from cenie.run.devices import visible_cores
 
 VARIABLE = "CENIE_CACHE_DIR"
 """Names another directory than the usual one; `off` keeps nothing."""
@@ -74,7 +74,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
 @functools.cache
 def _machine() -> str:
     """A short name of what programs are made for: the abilities of the processor, and how many cores."""
-    facts = [platform.machine(), str(core_count())]
+    facts = [platform.machine(), str(visible_cores())]
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")

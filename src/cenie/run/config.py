@@ -17,7 +17,7 @@ from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher, Teacher
 
 DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -27,6 +27,9 @@ MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 
 CHANGES_BITS = (*DECAY, "run.devices")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
+
+EPISODES_AT_ONCE = 1024
+"""Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
 
 _LARGEST_FILE = 2**20
 """Bytes of a config file, at most; ours have some 3,000."""
@@ -44,6 +47,8 @@ class RunConfig:
     """Episodes for each entry of the suite in an evaluation during training."""
     final_episodes: int = setting(10, minimum=1, maximum=100_000)
     """Episodes for each entry of the suite in the first and the last evaluation."""
+    evaluation_seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    """Decides the draws of all evaluations during training: every run is tested on the same episodes."""
     checkpoint_every: int = setting(50, minimum=1)
     """Write a checkpoint after this many student updates; also after the last."""
     keep_checkpoints: int = setting(2, minimum=1, maximum=1_000_000)
@@ -74,7 +79,7 @@ class Config:
     """Student gradient updates (cycles that learn); the budget by which methods are compared."""
     env: Any = None
     student: StudentConfig = field(default_factory=StudentConfig)
-    teacher: Any = None
+    teacher: Teacher = field(default_factory=RandomTeacher)
     run: RunConfig = field(default_factory=RunConfig)
 
     def check(self) -> Iterator[Problem]:
@@ -83,29 +88,30 @@ class Config:
             yield from wrong
             return
         entry, method = DOMAINS[self.domain], METHODS[self.method]
-        if dataclasses.is_dataclass(self.teacher) and not isinstance(self.teacher, method.settings):
+        if type(self.teacher) is not type(method.settings):
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
+            return
         allowed = (
             ("run.suite", self.run.suite, entry.suites),
-            ("teacher.generator", getattr(self.teacher, "generator", None), entry.generators),
-            ("student.network.kind", self.student.network.kind, entry.networks),
+            ("teacher.generator", self.teacher.generator, (*entry.roles, *entry.generators)),
         )
         for path, name, names in allowed:
-            if name is not None and name not in names:
+            if name not in names:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
-        yield from self._replay_problems()
-        children, batch = getattr(self.teacher, "children", 1), self.student.num_levels
-        if batch % children:
-            yield Problem("teacher.children", f"must divide student.num_levels ({batch}), got {children}")
+        if isinstance(self.teacher, ReplayTeacher):
+            yield from self._replay_problems(self.teacher)
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
+        for problem in self.student.network.misfits(self.env.observation_parts):
+            yield Problem(f"student.network.{problem.path}", problem.message)
 
-    def _replay_problems(self) -> Iterator[Problem]:
-        replay = getattr(self.teacher, "replay", None)
-        if replay is None:
-            return
-        batch = self.student.num_levels
+    def _replay_problems(self, teacher: ReplayTeacher) -> Iterator[Problem]:
+        replay, edit, batch = teacher.replay, teacher.edit, self.student.num_levels
+        if edit is not None and batch % edit.children:
+            yield Problem(
+                "teacher.edit.children", f"must divide student.num_levels ({batch}), got {edit.children}"
+            )
         if replay.capacity < batch:
             yield Problem(
                 "teacher.replay.capacity",
@@ -114,7 +120,7 @@ class Config:
         if replay.replay_prob == 0:
             yield Problem("teacher.replay.replay_prob", "must be above 0; `dr` is training without replay")
         # A method that edits fills its buffer with edited levels.
-        if replay.replay_prob == 1 and replay.min_fill == 0 and not hasattr(self.teacher, "edit_prob"):
+        if replay.replay_prob == 1 and replay.min_fill == 0 and edit is None:
             yield Problem(
                 "teacher.replay.min_fill",
                 "must be above 0 with a replay_prob of 1: otherwise the first batch is replayed for ever",
@@ -139,8 +145,8 @@ class EvaluationRequest:
 @functools.cache
 def config_type(domain: str, method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
-    kinds = {"env": DOMAINS[domain].settings, "teacher": METHODS[method].settings}
-    fields = [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()]
+    env, teacher = DOMAINS[domain].settings, METHODS[method].settings
+    fields = [("env", env, field(default_factory=env)), ("teacher", type(teacher), field(default=teacher))]
     made = dataclasses.make_dataclass("Config", fields, bases=(Config,), frozen=True)
     made.__doc__ = f"Settings of {method} on {domain}."
     return made

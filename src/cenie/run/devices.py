@@ -1,15 +1,39 @@
-"""What XLA is told of the machine. Nothing here loads JAX, which reads the flags when it is loaded."""
+"""What the machine offers, and what XLA is told of it. Loads no JAX, which reads the flags when loaded."""
 
+import contextlib
+import math
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from cenie.run.config import Config
 
+_COUNT_FLAG = "--xla_force_host_platform_device_count"
 
-def core_count() -> int:
-    """The cores this process may use."""
+
+def visible_cores() -> int:
+    """The cores that the system schedules this process on; XLA counts them so, too."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def core_count() -> int:
+    """The cores' worth of time that this process may use: a container may see many cores and be given few."""
+    return min([visible_cores(), *(max(1, math.ceil(quota)) for quota in cpu_quotas())])
+
+
+def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
+    """The limits of CPU time, in cores, of this process's control group and of those above it (Linux)."""
+    mounts = root / "sys/fs/cgroup"
+    for line in _words(root / "proc/self/cgroup", separator="\n"):
+        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
+        if not controllers:  # version 2 has one tree for all controllers
+            for group in _groups(mounts, path):
+                yield from _quota(_words(group / "cpu.max"))
+        elif "cpu" in controllers.split(","):
+            for group in _groups(mounts / "cpu", path):
+                yield from _quota([*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")])
 
 
 def prepare_devices(config: Config) -> None:
@@ -20,8 +44,52 @@ def prepare_devices(config: Config) -> None:
     # XLA cries "Very slow compile?" after two minutes, and no flag of its own stops that; `Progress` says
     # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    flag = "--xla_force_host_platform_device_count"
     given = os.environ.get("XLA_FLAGS", "")
-    if flag not in given:
+    if _COUNT_FLAG not in given:
         count = config.devices_of(max(core_count(), config.run.devices))
-        os.environ["XLA_FLAGS"] = f"{given} {flag}={count}".strip()
+        os.environ["XLA_FLAGS"] = f"{given} {_COUNT_FLAG}={count}".strip()
+
+
+def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:
+    """What to say if devices stay idle that nobody told to; `found` is how many JAX has.
+
+    Where the devices are the host's cores, JAX was shown only as many as the run can use.
+    """
+    wanted, used = config.run.devices, config.devices_of(found)
+    if wanted:
+        if used < wanted:
+            yield f"using {used} of the {wanted} devices of run.devices: there are no more"
+        return
+    available = found
+    if are_cores and found == config.devices_of(core_count()):
+        available = core_count()
+    if used < available:
+        student = config.student
+        what = "student.num_levels / student.ppo.minibatches"
+        if not student.network.recurrent:
+            what = "what divides student.num_levels and the steps of a minibatch"
+        yield (
+            f"using {used} of {available} devices: their number must divide {student.levels_per_minibatch} "
+            f"({what})"
+        )
+
+
+def _groups(mount: Path, path: str) -> list[Path]:
+    """A group's directory and those above it; in a container the path may be the host's, and not be there."""
+    inside = mount / path.lstrip("/")
+    return [inside, *(above for above in inside.parents if above.is_relative_to(mount))]
+
+
+def _quota(words: list[str]) -> Iterator[float]:
+    """Microseconds of CPU time for each period of so many; "max" and -1 mean no limit."""
+    with contextlib.suppress(ValueError):
+        quota, period = (int(word) for word in words)
+        if quota > 0 and period > 0:
+            yield quota / period
+
+
+def _words(path: Path, separator: str | None = None) -> list[str]:
+    try:
+        return path.read_text().split(separator)
+    except (OSError, ValueError):  # not there, or not text
+        return []

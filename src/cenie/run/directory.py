@@ -27,8 +27,12 @@ from cenie.run.durable import (
     strict_json,
 )
 
+FORMAT = 2
+"""Version of the tables and of `summary.json`, which names it."""
+
 EVALUATION_COLUMNS = (
-    "cycle", "updates", "env_steps", "suite", "level", "variant", "episode", "return", "solved", "length",
+    "cycle", "updates", "env_steps", "suite", "level", "variant", "episode",
+    "return", "solved", "score", "length",
 )  # fmt: skip
 """The columns of `evaluations.csv`: one row per played episode."""
 

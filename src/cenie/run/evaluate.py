@@ -6,13 +6,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
+from cenie.run.config import EPISODES_AT_ONCE
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation
+from cenie.types import EnvState, Level, Memory, Observation, Prepared
 
 SEGMENT = 128
 """Steps between two looks at which episodes are still running."""
@@ -40,22 +42,27 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
-    """Rows of `episodes` episodes on every entry of the suite.
+    """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. `progress(finished, total)` is called now and then.
+    and checkpoints are compared on the same draws. At most `at_once` episodes are played side by side, which
+    bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished, total)` is
+    called now and then.
     """
+    environment = _environment(domain, suite)
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
-    returns, solved, lengths = play_once(
-        domain.environment, network, domain.stack(levels), keys, mesh, progress
+    results = play_once(
+        environment, network, domain.stack(levels), keys, mesh=mesh, at_once=at_once, progress=progress
     )
-    return [
-        EvaluationRow(suite.name, level, variant, episode, float(r), bool(s), int(n))
-        for (level, variant, episode), r, s, n in zip(labels, returns, solved, lengths, strict=True)
-    ]
+    rows = []
+    for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
+        score = suite.entries[number // episodes].score(float(total), bool(solved))
+        rows.append(EvaluationRow(suite.name, *label, float(total), bool(solved), score, int(length)))
+    return rows
 
 
 def play_once(
@@ -63,33 +70,91 @@ def play_once(
     network: Network,
     levels: Level,
     keys: Key[Array, " n"],
+    *,
     mesh: Mesh | None = None,
+    at_once: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
-    count = keys.shape[0]
-    levels, keys = _padded(levels, keys, mesh)
-    play = _begin(environment, network, levels, keys)
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    total = keys.shape[0]
+    # Chunks of one size, so that one compiled program plays them all.
+    size = -(-total // -(-total // at_once))
+    parts = []
+    for first in range(0, total, size):
+        # The last level is repeated where a chunk has too few.
+        rows = np.minimum(np.arange(first, first + size), total - 1)
+        chunk = jax.tree.map(lambda array, rows=rows: array[rows], (levels, keys))
+        parts.append(
+            _play_chunk(
+                environment,
+                network,
+                *devices.spread(mesh, chunk),
+                count=min(size, total - first),
+                progress=lambda finished, first=first: progress(first + finished, total),
+            )
+        )
+    returns, solved, lengths = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return returns, solved, lengths
+
+
+def _play_chunk(
+    environment: Environment,
+    network: Network,
+    levels: Level,
+    keys: Key[Array, " n"],
+    *,
+    count: int,
+    progress: Callable[[int], None],
+) -> tuple[np.ndarray, ...]:
+    """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
+    prepared = _prepare(environment, levels)
+    play = _begin(environment, network, prepared, keys)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, levels, keys, play)
-        running = int(np.sum(np.asarray(play.running)[:count]))
-        progress(count - running, count)
+        play = _segment(environment, network, prepared, keys, play)
+        running = int(np.sum(devices.to_host(play.running)[:count]))
+        progress(count - running)
         if running == 0:
             break
-    return tuple(np.asarray(array)[:count] for array in (play.total, play.solved, play.length))  # pyright: ignore[reportReturnType]
+    results = devices.to_host((play.total, play.solved, play.length))
+    return tuple(array[:count] for array in results)
+
+
+def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
+    """Score of each level name: the mean over its variants and episodes. Solved rates, if no entry of the
+    suite has bounds."""
+    return _level_means((row.level, row.score) for row in rows)
 
 
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Solved rate of each level name: the mean over its variants and episodes."""
-    groups: dict[str, list[bool]] = {}
-    for row in rows:
-        groups.setdefault(row.level, []).append(row.solved)
-    return {level: float(np.mean(flags)) for level, flags in groups.items()}
+    """Solved rate of each level name, whatever the suite calls its score."""
+    return _level_means((row.level, row.solved) for row in rows)
 
 
-def suite_mean(rates: Mapping[str, float]) -> float:
+def _level_means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for level, value in values:
+        groups.setdefault(level, []).append(value)
+    return {level: float(np.mean(group)) for level, group in groups.items()}
+
+
+def suite_mean(scores: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has."""
-    return float(np.mean(list(rates.values())))
+    return float(np.mean(list(scores.values())))
+
+
+def _environment(domain: Domain, suite: Suite) -> Environment:
+    """Where the suite is played; a student must be able to read and to act there."""
+    if suite.environment is None:
+        return domain.environment
+    ours, theirs = (
+        jax.tree.flatten((each.observation_space, each.action_space))
+        for each in (domain.environment, suite.environment)
+    )
+    if ours != theirs:
+        raise ValueError(f"the environment of suite {suite.name!r} has other spaces than the domain's")
+    return suite.environment
 
 
 def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
@@ -99,21 +164,13 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     return jax.vmap(jax.random.fold_in)(entries, number % episodes)
 
 
-def _padded(levels: Level, keys: Key[Array, " n"], mesh: Mesh | None) -> tuple[Level, Key[Array, " m"]]:
-    """Repeat the last level until the devices share the batch evenly, and spread it over them."""
-    if mesh is None:
-        return levels, keys
-    missing = -keys.shape[0] % mesh.size
-    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
-
-    def pad(array: Array | np.ndarray) -> Array:
-        return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
-
-    return jax.device_put(jax.tree.map(pad, (levels, keys)), sharding)
+@eqx.filter_jit
+def _prepare(environment: Environment, levels: Level) -> Prepared:
+    return jax.vmap(environment.prepare)(levels)
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"]) -> _Play:
+def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
     observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
     count = keys.shape[0]
@@ -131,7 +188,7 @@ def _begin(environment: Environment, network: Network, levels: Level, keys: Key[
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Level, keys: Key[Array, " n"], play: _Play
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], play: _Play
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)

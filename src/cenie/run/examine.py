@@ -6,21 +6,22 @@ import itertools
 from rich.console import Console
 from rich.table import Table
 
+from cenie.envs.base import Suite
 from cenie.run import checkpoint
 from cenie.run.build import build, place
 from cenie.run.config import Config, EvaluationRequest
 from cenie.run.continuation import check_belongs, check_checkpoints
 from cenie.run.directory import RunDirectory, RunDirectoryError
-from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
 from cenie.teach.cycle import TrainState, init
 
 
 def examine(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
-    """Evaluate, print the solved rates, and write one row per episode beside the run's own table.
+    """Evaluate, print the scores, and write one row per episode beside the run's own table.
 
-    Every checkpoint plays the same levels, and the printed rates are means over the checkpoints.
+    Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.
     """
     console = Console()
     check_checkpoints(config, directory)
@@ -53,7 +54,7 @@ def examine(config: Config, directory: RunDirectory, request: EvaluationRequest)
     if len(played) < request.checkpoints:
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
     # Printed first: what was played must not be lost to a full disk.
-    _print(console, suite.name, [(each.updates, solved_rates(each.rows)) for each in played])
+    _print(console, suite, [(each.updates, level_scores(each.rows)) for each in played])
     path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     write_evaluations(path, played)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
@@ -63,13 +64,13 @@ def _env_steps(config: Config, state: TrainState) -> int:
     return int(state.counters.rollouts) * config.student.num_levels * config.student.num_steps
 
 
-def _print(console: Console, suite: str, rates: list[tuple[int, dict[str, float]]]) -> None:
-    """The rates of each level, averaged over the checkpoints."""
-    updates = ", ".join(str(number) for number, _ in rates)
-    table = Table("held-out level", "solved", title=f"{suite} after {updates} updates")
-    means = {level: sum(each[level] for _, each in rates) / len(rates) for level in rates[0][1]}
-    for level, rate in means.items():
-        table.add_row(level, f"{rate:.2f}")
+def _print(console: Console, suite: Suite, scores: list[tuple[int, dict[str, float]]]) -> None:
+    """The scores of each level, averaged over the checkpoints."""
+    updates = ", ".join(str(number) for number, _ in scores)
+    table = Table("held-out level", suite.measure, title=f"{suite.name} after {updates} updates")
+    means = {level: sum(each[level] for _, each in scores) / len(scores) for level in scores[0][1]}
+    for level, score in means.items():
+        table.add_row(level, f"{score:.2f}")
     table.add_section()
     table.add_row("mean", f"{suite_mean(means):.3f}")
     console.print(table)

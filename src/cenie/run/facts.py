@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jaxlib.version
 
-from cenie.run.devices import core_count
+from cenie.run.devices import visible_cores
 
 _NAMES = {
     "jax": "JAX version",
@@ -44,7 +44,7 @@ def environment_facts() -> dict[str, Any]:
         "platform": devices[0].platform,
         "device_kind": devices[0].device_kind,
         "device_count": len(devices),
-        "core_count": core_count(),
+        "core_count": visible_cores(),
         "xla_flags": " ".join(sorted(os.environ.get("XLA_FLAGS", "").split())),
         "jax_options": {name: getattr(jax.config, name) for name in _OPTIONS},
     }

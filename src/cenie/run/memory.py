@@ -6,12 +6,16 @@ run is refused that would have worked. What is refused could not have been alloc
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cenie.run.config import Config
+from cenie.run.config import EPISODES_AT_ONCE, Config
 from cenie.settings import Problem
+from cenie.spaces import numbers_in
+from cenie.student.config import Sizes
+from cenie.teach.config import Cenie
+from cenie.teach.methods import ReplayTeacher
 
 _NUMBER = 4
 """Bytes of a number in single precision."""
@@ -64,47 +68,43 @@ def memory_size() -> int | None:
 
 def training_needs(config: Config) -> Iterator[Need]:
     """The large arrays of a run that trains."""
-    student, network = config.student, config.student.network
+    student, sizes = config.student, _sizes(config)
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
-    features = network.memory_size if hasattr(config.teacher, "novelty") else 0
+    features = sizes.features if _novelty(config) is not None else 0
     yield Need(steps * (config.env.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
-    # What the gradient needs of the forward pass: the encoder, the four gates, the memory and the heads.
-    activations = _NUMBER * (_encoder_size(config) + 5 * network.memory_size + 2 * network.head_size)
-    size = steps // student.ppo.minibatches * activations
-    yield Need(size, "a minibatch", (*fields, "student.network.memory_size", _encoder_field(config)))
+    size = steps // student.ppo.minibatches * _NUMBER * sizes.activations
+    yield Need(size, "a minibatch", (*fields, *sizes.fields))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
 
 
 def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     """The large arrays of a run that is evaluated; they are those of its state, and of playing."""
-    network = config.student.network
-    memory, head = network.memory_size, network.head_size
-    weights = 4 * memory * (_encoder_size(config) + memory) + 2 * head * memory
+    sizes = _sizes(config)
     # Each with its gradient and the two moments of the optimiser.
-    fields = ("student.network.memory_size", _encoder_field(config), "student.network.head_size")
-    yield Need(4 * _NUMBER * weights, "the network", fields)
-    # All episodes are played at the same time. A suite has one level or more.
-    playing = episodes * (2 * _NUMBER * memory + config.env.observation_bytes)
-    yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", fields[0]))
-    if hasattr(config.teacher, "replay"):
+    yield Need(4 * _NUMBER * sizes.parameters, "the network", sizes.fields)
+    # So many episodes are played at the same time. A suite has one level or more.
+    playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.env.observation_bytes)
+    yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
+    if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
         slot = 2 * (config.env.level_bytes + 8 * _NUMBER)
         size = config.teacher.replay.capacity * slot
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env.size"))
-    if hasattr(config.teacher, "novelty"):
-        coverage, steps = config.teacher.novelty.coverage, config.student.num_steps
-        yield from _coverage_needs(coverage, steps, memory + config.env.num_actions)
+    novelty = _novelty(config)
+    if novelty is not None:
+        dimensions = sizes.features + numbers_in(config.env.action_space)
+        yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
 
 
-def _encoder_size(config: Config) -> int:
-    network = config.student.network
-    return 9 * network.conv_channels if network.encoder == "conv" else network.encoder_size
+def _novelty(config: Config) -> Cenie | None:
+    return config.teacher.novelty if isinstance(config.teacher, ReplayTeacher) else None
 
 
-def _encoder_field(config: Config) -> str:
-    conv = config.student.network.encoder == "conv"
-    return f"student.network.{'conv_channels' if conv else 'encoder_size'}"
+def _sizes(config: Config) -> Sizes:
+    """Of the network, with the settings that decide them by their full paths."""
+    sizes = config.student.network.sizes(config.env.observation_parts, config.env.action_space)
+    return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
 
 
 def _coverage_needs(coverage: Any, steps: int, dimensions: int) -> Iterator[Need]:

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.run.directory import EVALUATION_COLUMNS, RunDirectoryError
+from cenie.run.directory import EVALUATION_COLUMNS, FORMAT, RunDirectoryError
 from cenie.run.durable import WriteError, explain, open_regular, replace_file, sync_directory, write_all
 
 _HEADER = (",".join(EVALUATION_COLUMNS) + "\n").encode()
+_OLDER_HEADERS = {
+    b"cycle,updates,env_steps,suite,level,variant,episode,return,solved,length\n": 1,
+}
+"""The first lines of tables of earlier formats, whose rows have other columns."""
 _LONGEST_LINE = 2**20
 _LARGEST_TABLE = 2**36
 
@@ -60,6 +64,7 @@ class EvaluationRow:
     episode: int
     episode_return: float
     solved: bool
+    score: float
     length: int
 
 
@@ -76,8 +81,8 @@ class Evaluation:
 class EvaluationTable:
     """`evaluations.csv`: one row per played episode, with the columns `EVALUATION_COLUMNS`.
 
-    `solved` is 0 or 1; `return` has the shortest digits that give the same float64 back. `rows` counts what
-    the file should hold: those it was opened with and those written since.
+    `solved` is 0 or 1; `return` and `score` have the shortest digits that give the same float64 back. `rows`
+    counts what the file should hold: those it was opened with and those written since.
     """
 
     def __init__(self, path: Path):
@@ -113,6 +118,21 @@ class EvaluationTable:
 def write_evaluations(path: Path, evaluations: Iterable[Evaluation]) -> None:
     """A whole table at once: a reader sees the old file or the new one, also if the disk refuses."""
     replace_file(path, _HEADER + b"".join(map(_csv, evaluations)))
+
+
+def check_format(path: Path) -> None:
+    """Raise `RunDirectoryError` if the table is one of an earlier format; there may be none yet."""
+    try:
+        first = next(_lines(path), b"")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
+    if first in _OLDER_HEADERS:
+        raise RunDirectoryError(
+            f"{path} has format {_OLDER_HEADERS[first]}, and this version of cenie goes on with format "
+            f"{FORMAT}; finish the run with the version that began it"
+        )
 
 
 def cut_after(path: Path, cycle: int) -> int:
@@ -196,7 +216,7 @@ def _csv(evaluation: Evaluation) -> bytes:
         names = (row.suite, row.level, row.variant)
         if any("\n" in name or "\r" in name for name in names):
             raise ValueError(f"names must not contain line breaks, because rows are lines: {names}")
-        result = (row.episode, row.episode_return, int(row.solved), row.length)
+        result = (row.episode, row.episode_return, int(row.solved), row.score, row.length)
         writer.writerow((evaluation.cycle, evaluation.updates, evaluation.env_steps, *names, *result))
     return text.getvalue().encode()
 
@@ -206,11 +226,11 @@ def _evaluation_row(line: bytes) -> tuple[int, EvaluationRow]:
     if not line.endswith(b"\n"):
         raise ValueError("torn")
     (cells,) = csv.reader([line.decode()])
-    cycle, _, _, suite, level, variant, episode, total, solved, length = cells
+    cycle, _, _, suite, level, variant, episode, total, solved, score, length = cells
     if solved not in ("0", "1"):
         raise ValueError("solved must be 0 or 1")
-    row = EvaluationRow(suite, level, variant, _whole(episode), float(total), solved == "1", _whole(length))
-    return _whole(cycle), row
+    result = (float(total), solved == "1", float(score), _whole(length))
+    return _whole(cycle), EvaluationRow(suite, level, variant, _whole(episode), *result)
 
 
 def _append(path: Path, content: bytes, header: bytes = b"") -> None:

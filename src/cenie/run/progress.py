@@ -45,7 +45,7 @@ class Progress:
         self._levels_before_replay = levels_before_replay
         self._printed = self._heard = time.monotonic()
         self._began: tuple[float, int] | None = None
-        self._solved = ""
+        self._score = ""
         self._turn_to("compiling")
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._break_silence, name="progress", daemon=True)
@@ -93,12 +93,15 @@ class Progress:
         else:
             self._say(line)
 
-    def advance(self, updates: int, env_steps: int, steps_per_second: float, row: Mapping[str, Any]) -> None:
-        """The state of training after a chunk."""
-        detail = (
-            f"{env_steps / 1e6:.2f}M steps, {steps_per_second / 1e3:.1f}k steps/s, "
-            f"training levels solved {row['solved']:.2f}{self._solved}"
-        )
+    def advance(
+        self, updates: int, env_steps: int, steps_per_second: float, row: Mapping[str, Any], measure: str
+    ) -> None:
+        """The state of training after a chunk. `measure` is what the held-out suite goes by: where that is
+        not the solved rate, training levels may have no goal, and their return is shown."""
+        solved = f"training levels solved {row['solved']:.2f}"
+        outcome = solved if measure == "solved" else f"training return {row['return']:.2f}"
+        speed = f"{env_steps / 1e6:.2f}M steps, {steps_per_second / 1e3:.1f}k steps/s"
+        detail = f"{speed}, {outcome}{self._score}"
         stored = row.get("teacher/buffer_size", 0)
         filling = updates == 0 and stored < self._levels_before_replay
         if filling:
@@ -134,16 +137,22 @@ class Progress:
         self._turn_to(before)
         self._bar.remove_task(task)
 
-    def evaluated(self, updates: int, suite: str, rates: Mapping[str, float], mean: float) -> None:
+    def evaluated(self, updates: int, suite: str, measure: str, mean: float) -> None:
         """The result of an evaluation during training."""
-        self._solved = f", {suite} solved {mean:.2f}"
-        self._say(f"after {updates} updates: {suite} solved {mean:.3f}")
+        self._score = f", {suite} {measure} {mean:.2f}"
+        self._say(f"after {updates} updates: {suite} {measure} {mean:.3f}")
 
     def finished(
-        self, path: Path, suite: str, untrained: Mapping[str, float], trained: Mapping[str, float]
+        self,
+        path: Path,
+        suite: str,
+        measure: str,
+        untrained: Mapping[str, float],
+        trained: Mapping[str, float],
     ) -> None:
         """The table at the end, and where everything is."""
-        table = Table("held-out level", "untrained", "trained", title=f"solved rates on {suite}")
+        what = "solved rates" if measure == "solved" else "scores"
+        table = Table("held-out level", "untrained", "trained", title=f"{what} on {suite}")
         for level in {**trained, **untrained}:
             table.add_row(printable(level), *(_rate(rates.get(level), 2) for rates in (untrained, trained)))
         table.add_section()

@@ -1,9 +1,12 @@
 """The host loop: run chunks of training cycles, write what happened, evaluate, checkpoint, stop well."""
 
+import contextlib
 import functools
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +15,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cenie import __version__, settings
+from cenie.devices import in_any_process, is_writer, to_host
+from cenie.envs.base import Domain, Suite
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
@@ -28,18 +33,24 @@ from cenie.run.continuation import (
     read_facts,
     with_decay,
 )
-from cenie.run.directory import RunDirectory, RunDirectoryError, config_hash, differing_settings, write_json
-from cenie.run.evaluate import evaluate, solved_rates, suite_mean
+from cenie.run.devices import unused_devices
+from cenie.run.directory import (
+    FORMAT,
+    RunDirectory,
+    RunDirectoryError,
+    config_hash,
+    differing_settings,
+    write_json,
+)
+from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
-from cenie.run.metrics import EvaluationTable, JsonLines, cut_after
+from cenie.run.metrics import EvaluationTable, JsonLines, check_format, cut_after
 from cenie.run.progress import Progress
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.watch import Watch, remedy, too_short
+from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
-
-FORMAT = 1
-"""Version of the run directory's layout, written to `summary.json`."""
 
 
 class TrainingDiverged(Exception):
@@ -56,7 +67,7 @@ class Counts:
 
     @staticmethod
     def of(counters: Counters, index: tuple[int, ...] = ()) -> "Counts":
-        values = jax.device_get((counters.cycles, counters.rollouts, counters.updates))
+        values = to_host((counters.cycles, counters.rollouts, counters.updates))
         return Counts(*(int(value[index]) for value in values))
 
 
@@ -68,7 +79,8 @@ class _Run:
     directory: RunDirectory
     progress: Progress
     setup: Setup
-    domain: Any
+    domain: Domain
+    suite: Suite
     state: TrainState
     metrics: JsonLines
     timing: JsonLines
@@ -116,16 +128,16 @@ def train(
     Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
     made longer; None keeps the learning rate's schedule, and says so if that matters.
     """
-    with directory.lock() as note, GracefulStop() as stop:
+    with _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, progress, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
-            while counters.updates < config.updates and not stop.requested:
+            while counters.updates < config.updates and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
             if not finished:
@@ -135,6 +147,20 @@ def train(
             return True
         finally:
             run.sinks.close()
+
+
+@contextlib.contextmanager
+def _where_to_write(directory: RunDirectory) -> Iterator[RunDirectory]:
+    """The run directory, for the one process that writes; the others write where nobody looks.
+
+    So they all do the same, whatever a run writes: a process that took a short cut would leave the others
+    waiting for it.
+    """
+    if is_writer():
+        yield directory
+    else:
+        with tempfile.TemporaryDirectory(prefix="cenie-") as path:
+            yield RunDirectory(Path(path))
 
 
 @dataclass(frozen=True)
@@ -148,10 +174,18 @@ class _Start:
 
 
 def _open(
-    config: Config, directory: RunDirectory, progress: Progress, *, resume: bool, decay: Decay | None
+    config: Config,
+    source: RunDirectory,
+    directory: RunDirectory,
+    progress: Progress,
+    *,
+    resume: bool,
+    decay: Decay | None,
 ) -> _Run:
+    """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     if resume:
-        start = _load(config, directory, progress, decay)
+        check_format(source.evaluations)
+        start = _load(config, source, progress, decay)
     else:
         check_unused(directory)
         start = _begin(config)
@@ -160,6 +194,9 @@ def _open(
     replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
+        progress.note(message)
+    are_cores = jax.default_backend() == "cpu"
+    for message in unused_devices(config, jax.device_count(), are_cores=are_cores):
         progress.note(message)
     for path in (directory.metrics, directory.timing, directory.evaluations):
         cut_after(path, cycle if cycle else -1)
@@ -170,12 +207,13 @@ def _open(
         progress=progress,
         setup=setup,
         domain=domain,
+        suite=domain.suites[config.run.suite](),
         state=place(setup, start.state),
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
-        fit=None if novelty is None else _FitClock(novelty.coverage, setup.mesh),
+        fit=_FitClock(novelty.coverage, setup.mesh) if isinstance(novelty, CenieNovelty) else None,
         watch=Watch(replay, remedy(longest)),
         deviations=[] if facts is None else list(facts.deviations),
     )
@@ -250,7 +288,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
     run.state, history, metrics = advance(run.state, updates=jnp.asarray(run.config.updates, jnp.int32))
-    history, metrics = jax.device_get((history, metrics))
+    history, metrics = to_host((history, metrics))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
@@ -260,9 +298,8 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     for row in rows:
         run.sinks.log(row)
         _watch(run, row)
-    run.progress.advance(
-        counters.updates, counters.rollouts * run.steps_per_rollout, steps / seconds, rows[-1]
-    )
+    env_steps = counters.rollouts * run.steps_per_rollout
+    run.progress.advance(counters.updates, env_steps, steps / seconds, rows[-1], run.suite.measure)
     _stop_if_diverged(run, counters)
     finished = counters.updates >= run.config.updates
     if finished or _crossed(before.updates, counters.updates, run.config.run.evaluate_every):
@@ -297,23 +334,22 @@ def _metrics_rows(
 
 
 def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
-    config = run.config.run
-    suite = run.domain.suites[config.suite]()
+    config, suite = run.config.run, run.suite
     with run.progress.evaluation(suite.name) as on_progress:
         rows = evaluate(
             run.domain,
             run.state.student.network,
             suite,
             episodes=config.final_episodes if final else config.episodes,
-            seed=run.config.seed,
+            seed=config.evaluation_seed,
             mesh=run.setup.mesh,
             progress=on_progress,
         )
     env_steps = counters.rollouts * run.steps_per_rollout
     run.table.write(counters.cycles, counters.updates, env_steps, rows)
-    rates = solved_rates(rows)
-    run.sinks.log({"cycle": counters.cycles, f"solved/{suite.name}": suite_mean(rates)})
-    run.progress.evaluated(counters.updates, suite.name, rates, suite_mean(rates))
+    score = suite_mean(level_scores(rows))
+    run.sinks.log({"cycle": counters.cycles, f"{suite.measure}/{suite.name}": score})
+    run.progress.evaluated(counters.updates, suite.name, suite.measure, score)
     if run.fit is not None and counters.cycles:
         run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
@@ -368,13 +404,13 @@ def _write_summary(run: _Run, counters: Counts) -> None:
     table = run.table.read()
     suite = run.config.run.suite
     untrained, trained = (
-        solved_rates(row for cycle, row in table if cycle == wanted and row.suite == suite)
+        level_scores(row for cycle, row in table if cycle == wanted and row.suite == suite)
         for wanted in (0, counters.cycles)
     )
     notes = [
         f"{run.directory.evaluations.name} has no evaluation on {suite} {when} training"
-        for rates, when in ((untrained, "before"), (trained, "after"))
-        if not rates
+        for scores, when in ((untrained, "before"), (trained, "after"))
+        if not scores
     ]
     found = {
         run.directory.metrics.name: run.metrics.found(),
@@ -396,6 +432,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "updates": counters.updates,
             "env_steps": counters.rollouts * run.steps_per_rollout,
             "suite": suite,
+            "measure": run.suite.measure,
             "untrained": untrained,
             "trained": trained,
             "failed_checkpoints": run.failed_checkpoints,
@@ -404,7 +441,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
             "notes": notes,
         },
     )
-    run.progress.finished(run.directory.path, suite, untrained, trained)
+    run.progress.finished(run.directory.path, suite, run.suite.measure, untrained, trained)
 
 
 def _crossed(before: int, after: int, every: int) -> bool:

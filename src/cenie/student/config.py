@@ -3,40 +3,257 @@
 Values that the paper leaves to the code base it ran on are marked DCD.
 """
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.settings import LARGEST_INT, Problem, setting
+from cenie.spaces import Box, Space, is_image, numbers_in
+
+KERNEL = 3
+"""Rows and columns that a convolution looks at together."""
+
+Parts = Sequence[Space]
+"""The parts of an observation: the leaves of the tree of its spaces."""
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
-    """The student's network: `maze-lstm` remembers, `mlp` does not. Each kind reads its own fields only."""
+class Sizes:
+    """How large a network is for certain observations and actions, in numbers.
 
-    kind: Literal["maze-lstm", "mlp"] = "maze-lstm"
+    `activations` are what the gradient needs of each step, `memory` what is carried from step to step, and
+    `features` what describes the state of the student. `fields` are the settings that decide.
+    """
 
-    # maze-lstm
-    encoder: Literal["conv", "bits"] = "conv"
-    """`conv`: a 3x3 convolution over the three code channels (DCD); `bits`: a linear layer on the wall,
-    goal and direction bits, much cheaper."""
-    conv_channels: int = setting(16, minimum=1, maximum=65_536)  # DCD
-    encoder_size: int = setting(64, minimum=1, maximum=65_536)
-    """Width of the `bits` encoder."""
+    parameters: int
+    activations: int
+    memory: int
+    features: int
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A 3x3 convolution with ReLU over an image, beside a linear map of the rest of the observation.
+
+    The entries of the image are divided by the largest number of their space.
+    """
+
+    kind: Literal["conv"] = "conv"  # one of conv, bits, flat
+    channels: int = setting(16, minimum=1, maximum=65_536)  # DCD
+    rest_size: int = setting(5, minimum=1, maximum=65_536)  # DCD
+    """To how many numbers the rest is mapped."""
+
+    def width(self, parts: Parts) -> int:
+        """How many numbers the encoder makes of an observation."""
+        image, rest = image_and_rest(parts)
+        rows, columns = (length - KERNEL + 1 for length in image.shape[:2])
+        return rows * columns * self.channels + bool(rest) * self.rest_size
+
+    def parameters(self, parts: Parts) -> int:
+        image, rest = image_and_rest(parts)
+        kernel = _linear(KERNEL * KERNEL * image.shape[2], self.channels)
+        return kernel + bool(rest) * _linear(_total(rest), self.rest_size)
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        """Why observations of these parts cannot be read."""
+        yield from _image_misfits("conv", parts, KERNEL)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("channels",)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A linear layer with ReLU on bits, much cheaper than a convolution.
+
+    The bits say where in the first channel of an image each of the `codes` stands; the rest of the
+    observation lies beside them.
+    """
+
+    kind: Literal["bits"] = "bits"  # one of conv, bits, flat
+    size: int = setting(64, minimum=1, maximum=65_536)
+    codes: tuple[int, ...] = ()
+    """The codes that are told apart; all whole numbers of the image's space if none is named."""
+
+    def codes_of(self, image: Box) -> tuple[int, ...]:
+        return self.codes or tuple(range(int(image.low), int(image.high) + 1))
+
+    def inputs(self, parts: Parts) -> int:
+        """How many bits and other numbers the layer reads."""
+        image, rest = image_and_rest(parts)
+        return len(self.codes_of(image)) * math.prod(image.shape[:2]) + _total(rest)
+
+    def width(self, parts: Parts) -> int:
+        return self.size
+
+    def parameters(self, parts: Parts) -> int:
+        return _linear(self.inputs(parts), self.size)
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        yield from _image_misfits("bits", parts, 1)
+        for image in filter(is_image, parts):
+            if not self.codes and not _are_codes(image):
+                yield Problem("codes", "must be named for an image of other than 1 to 256 whole numbers")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("size",)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A linear layer with ReLU on all numbers of any observation; discrete parts are bits, one per value."""
+
+    kind: Literal["flat"] = "flat"  # one of conv, bits, flat
+    size: int = setting(64, minimum=1, maximum=65_536)
+
+    def width(self, parts: Parts) -> int:
+        return self.size
+
+    def parameters(self, parts: Parts) -> int:
+        return _linear(_total(parts), self.size)
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        yield from ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("size",)
+
+
+Encoder = Conv | Bits | Flat
+"""What an observation is made into before it is remembered."""
+
+Continuous = Literal["gaussian", "beta"]
+"""Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
+
+    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp
+    encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
     forget_bias: float = 0.0  # DCD
-
-    # mlp
-    hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
-    activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
-    continuous: Literal["gaussian", "beta"] = "gaussian"
-    """Distribution of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
+    continuous: Continuous = "gaussian"
 
     @property
     def recurrent(self) -> bool:
-        return self.kind == "maze-lstm"
+        return True
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        yield from _within("encoder", self.encoder.misfits(parts))
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        return _recurrent_sizes(self, 4, 2, parts, action)
+
+
+@dataclass(frozen=True)
+class Gru:
+    """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
+
+    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp
+    encoder: Encoder = field(default_factory=Flat)
+    memory_size: int = setting(256, minimum=1, maximum=65_536)
+    head_size: int = setting(32, minimum=1, maximum=65_536)
+    continuous: Continuous = "gaussian"
+
+    @property
+    def recurrent(self) -> bool:
+        return True
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        yield from _within("encoder", self.encoder.misfits(parts))
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        return _recurrent_sizes(self, 3, 1, parts, action)
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Separate actor and critic without memory, which read all numbers of any observation."""
+
+    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp
+    hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
+    activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
+    continuous: Continuous = "gaussian"
+
+    @property
+    def recurrent(self) -> bool:
+        return False
+
+    def check(self) -> Iterator[Problem]:
+        if not self.hidden_sizes:
+            yield Problem("hidden_sizes", "must name at least one layer")
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        yield from ()
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        inputs = _total(parts)
+        widths = (inputs, *self.hidden_sizes)
+        hidden = sum(itertools.starmap(_linear, itertools.pairwise(widths)))
+        outputs = _linear(widths[-1], numbers_in(action)) + _linear(widths[-1], 1)
+        return Sizes(2 * hidden + outputs, 2 * sum(self.hidden_sizes), 0, inputs, ("hidden_sizes",))
+
+
+NetworkConfig = Lstm | Gru | Mlp
+"""The student's network."""
+
+
+def image_and_rest(parts: Parts) -> tuple[Box, tuple[Space, ...]]:
+    """The image of an observation that has just one, and its other parts."""
+    (image,) = (part for part in parts if is_image(part))
+    assert isinstance(image, Box)
+    return image, tuple(part for part in parts if not is_image(part))
+
+
+def _image_misfits(kind: str, parts: Parts, smallest: int) -> Iterator[Problem]:
+    images = [part for part in parts if is_image(part)]
+    if len(images) != 1:
+        what = "one part of an observation with three axes, an image"
+        yield Problem("kind", f"{kind} needs {what}, got {len(images)}; flat reads any observation")
+    elif min(images[0].shape[:2]) < smallest:
+        size = " x ".join(map(str, images[0].shape[:2]))
+        yield Problem("kind", f"{kind} needs an image of at least {smallest} x {smallest}, got {size}")
+
+
+def _are_codes(image: Space) -> bool:
+    """Whether the entries are so few whole numbers that each can have its bit."""
+    return isinstance(image, Box) and "int" in image.dtype and image.high - image.low < 256
+
+
+def _within(group: str, problems: Iterator[Problem]) -> Iterator[Problem]:
+    return (Problem(f"{group}.{problem.path}", problem.message) for problem in problems)
+
+
+def _recurrent_sizes(network: Lstm | Gru, gates: int, states: int, parts: Parts, action: Space) -> Sizes:
+    """Sizes of a network whose memory has some gates and consists of some states."""
+    memory, head, read = network.memory_size, network.head_size, network.encoder.width(parts)
+    core = gates * memory * (read + memory + 1)
+    heads = _linear(memory, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
+    return Sizes(
+        parameters=network.encoder.parameters(parts) + core + heads,
+        activations=read + (gates + 1) * memory + 2 * head,
+        memory=states * memory,
+        features=memory,
+        fields=("memory_size", *(f"encoder.{name}" for name in network.encoder.fields), "head_size"),
+    )
+
+
+def _linear(inputs: int, outputs: int) -> int:
+    """Parameters of a linear layer."""
+    return (inputs + 1) * outputs
+
+
+def _total(parts: Parts) -> int:
+    return sum(map(numbers_in, parts))
 
 
 @dataclass(frozen=True)
@@ -71,7 +288,8 @@ class PPOConfig:
 class StudentConfig:
     """A student, and the size of its rollouts: `num_levels` columns of `num_steps` steps."""
 
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(default_factory=lambda: Lstm(encoder=Conv()))
+    """`lstm` and `gru` remember, `mlp` does not."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     num_levels: int = setting(32, minimum=1, maximum=1_000_000)  # paper
     num_steps: int = setting(256, minimum=2, maximum=1_000_000)  # paper
@@ -99,5 +317,3 @@ class StudentConfig:
             )
         if self.num_levels * self.num_steps > LARGEST_INT:
             yield Problem("num_steps", f"times num_levels ({self.num_levels}) must be at most {LARGEST_INT}")
-        if self.network.kind == "mlp" and not self.network.hidden_sizes:
-            yield Problem("network.hidden_sizes", "must name at least one layer")

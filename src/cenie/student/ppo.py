@@ -4,9 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from cenie import devices
 from cenie.student.advantage import gae
 from cenie.student.config import PPOConfig, StudentConfig
 from cenie.student.networks import Network
@@ -149,18 +150,7 @@ def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
 def _gradient(ppo: PPOConfig, network: Network, batch: _Batch, mesh: Mesh | None) -> tuple[PyTree, Metrics]:
     """Gradient of the loss and its parts, averaged over the devices of the mesh."""
     gradient_of = eqx.filter_grad(lambda network, batch: _loss(ppo, network, batch), has_aux=True)
-    if mesh is None:
-        return gradient_of(network, batch)
-    (axis,) = mesh.axis_names
-    # Without `check_vma` the gradient inside is that of the local loss, so that the mean over devices is
-    # right; with it, JAX has already added the devices up and a mean would be wrong.
-    return jax.shard_map(
-        lambda network, batch: jax.lax.pmean(gradient_of(network, batch), axis),
-        mesh=mesh,
-        in_specs=(PartitionSpec(), PartitionSpec(axis)),
-        out_specs=PartitionSpec(),
-        check_vma=False,
-    )(network, batch)
+    return devices.averaged(mesh, gradient_of, network, batch)
 
 
 def _loss(ppo: PPOConfig, network: Network, batch: _Batch) -> tuple[Float[Array, ""], Metrics]:

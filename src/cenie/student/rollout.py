@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation, Rollout, Step
+from cenie.types import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
 
-Advance = Callable[[Any, PRNGKeyArray, Level, EnvState, Array], tuple[Step, Observation]]
-"""`advance(environment, key, levels, states, actions)` steps a batch of levels and restarts the finished
-episodes: the observation and state of the `Step` are those after the restart, the second result is the
-observation before it."""
+Advance = Callable[[Any, PRNGKeyArray, Prepared, EnvState, Array], tuple[Step, Observation]]
+"""`advance(environment, key, levels, states, actions)` steps a batch of prepared levels and may restart
+finished episodes: the observation and state of the `Step` are those after a restart, the second result is
+the observation before it."""
 
 
 class _Play(eqx.Module):
@@ -39,14 +39,17 @@ def collect(
     keep_final_observation: bool = False,
     keep_features: bool = False,
     keep_entropy: bool = False,
+    keep_final_state: bool = False,
 ) -> Rollout:
     """Play `num_steps` steps of each level with sampled actions, from new episodes. Consumes the key.
 
     Non-finite rewards and observations are replaced by 0 and counted in `Rollout.masked`.
     """
     count = jax.tree.leaves(levels)[0].shape[0]
+    # Once for each level, outside the loop over steps: what a domain derives from a level may be costly.
+    prepared = jax.vmap(environment.prepare)(levels)
     reset_key, key = jax.random.split(key)
-    observation, state = jax.vmap(environment.reset)(jax.random.split(reset_key, count), levels)
+    observation, state = jax.vmap(environment.reset)(jax.random.split(reset_key, count), prepared)
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
 
@@ -54,7 +57,7 @@ def collect(
         action_key, step_key = keys
         memory, decision = network.step(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
-        result, final_observation = advance(environment, step_key, levels, play.state, action)
+        result, final_observation = advance(environment, step_key, prepared, play.state, action)
         (observation, reward), masked = _finite((result.observation, result.reward), count)
         record = {
             "observation": play.observation,
@@ -85,6 +88,9 @@ def collect(
     play, record = jax.lax.scan(step, play, jax.random.split(key, (num_steps, 2)))
     last_value = network.step(play.memory, play.observation, play.start)[1].value
     record = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), record)
+    if keep_final_state:
+        # Not a record of every step, so it has no time axis.
+        record["final_state"] = play.state
     return Rollout(**record, memory=memory, last_value=last_value, masked=play.masked)
 
 

@@ -8,7 +8,8 @@ began at 0, each newcomer would be the least likely level of all, and the next o
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -21,18 +22,30 @@ from cenie.teach.config import PriorityConfig, ReplayConfig
 from cenie.types import Level
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What else is kept of each level: arrays of a shape, and what a new play does to them.
+
+    `maximum` keeps the highest number seen, -inf at first, and ignores what is not finite; `last` keeps what
+    the last play brought, 0 at first.
+    """
+
+    rule: Literal["maximum", "last"]
+    shape: tuple[int, ...] = ()
+
+
 class BufferState(eqx.Module):
     """`c` slots, of which the first `size` hold a level.
 
-    `scores` has one column per name in `score_names` and is always finite. `extras` are running maxima per
-    level (e.g. the highest return), -inf until something was seen. `ids` number the levels in the order of
+    `scores` has one column per name in `columns` and is always finite. `memory` is what else is kept of each
+    level, such as its highest return, by the rules in `remembered`. `ids` number the levels in the order of
     insertion and are never used again; `parents` holds the id of the edited level, or -1, and
     `generations` the number of edits since a generated level. Empty slots hold an example level.
     """
 
     levels: Level
     scores: Float[Array, "c s"]
-    extras: dict[str, Float[Array, " c"]]
+    memory: dict[str, Float[Array, "c ..."]]
     last_played: Int[Array, " c"]
     ids: Int[Array, " c"]
     parents: Int[Array, " c"]
@@ -41,7 +54,12 @@ class BufferState(eqx.Module):
     size: Int[Array, ""]
     clock: Int[Array, ""]
     next_id: Int[Array, ""]
-    score_names: tuple[str, ...] = eqx.field(static=True)
+    columns: tuple[str, ...] = eqx.field(static=True)
+    remembered: tuple[tuple[str, Remembered], ...] = eqx.field(static=True)
+
+    def column(self, name: str) -> Float[Array, " c"]:
+        """The scores of one name."""
+        return self.scores[:, self.columns.index(name)]
 
     @property
     def capacity(self) -> int:
@@ -87,18 +105,22 @@ class Insertion(eqx.Module):
 
 
 def init(
-    example: Level, capacity: int, score_names: Sequence[str], extras: Sequence[str] = ("max_return",)
+    example: Level, capacity: int, columns: Sequence[str], remembered: Mapping[str, Remembered]
 ) -> BufferState:
-    """An empty buffer for levels like `example` (one level, without a leading axis)."""
+    """An empty buffer for levels like `example`: one level, or its `jax.ShapeDtypeStruct`s."""
 
     def column(value: int) -> Int[Array, " c"]:
         # A new array each time: a caller may donate the state, and a donated array must occur once.
         return jnp.full(capacity, value, jnp.int32)
 
+    def nothing(memory: Remembered) -> Float[Array, "c ..."]:
+        fill = -jnp.inf if memory.rule == "maximum" else 0.0
+        return jnp.full((capacity, *memory.shape), fill, jnp.float32)
+
     return BufferState(
-        levels=jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], capacity, axis=0), example),
-        scores=jnp.zeros((capacity, len(score_names)), jnp.float32),
-        extras={name: jnp.full(capacity, -jnp.inf, jnp.float32) for name in extras},
+        levels=jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), example),
+        scores=jnp.zeros((capacity, len(columns)), jnp.float32),
+        memory={name: nothing(memory) for name, memory in remembered.items()},
         last_played=column(0),
         ids=column(-1),
         parents=column(-1),
@@ -107,7 +129,8 @@ def init(
         size=jnp.zeros((), jnp.int32),
         clock=jnp.zeros((), jnp.int32),
         next_id=jnp.zeros((), jnp.int32),
-        score_names=tuple(score_names),
+        columns=tuple(columns),
+        remembered=tuple(remembered.items()),
     )
 
 
@@ -183,9 +206,9 @@ def drawn_from(slots: Int[Array, " n"]) -> Recognised:
     return Recognised(jnp.argmax(slots[:, None] == slots, axis=1), slots)
 
 
-def remembered(state: BufferState, name: str, batch: Recognised) -> Float[Array, " n"]:
+def highest_known(state: BufferState, name: str, batch: Recognised) -> Float[Array, " n"]:
     """The running maximum `name` of each level, -inf for those that are not stored."""
-    return jnp.where(batch.slot >= 0, state.extras[name][batch.slot], -jnp.inf)
+    return jnp.where(batch.slot >= 0, state.memory[name][batch.slot], -jnp.inf)
 
 
 def update(
@@ -193,26 +216,23 @@ def update(
     batch: Recognised,
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
-    extras: Mapping[str, Float[Array, " n"]],
+    memory: Mapping[str, Float[Array, "n ..."]],
     repeated: Literal["average", "last"] = "average",
 ) -> BufferState:
     """Write the new scores of replayed levels.
 
     A slot that was played several times gets the average (or the last) of its valid scores. Rows that
-    are not valid or not finite leave the old score; `extras` can only grow. Ages do not change: that
-    happened when the slots were drawn.
+    are not valid or not finite leave the old score; `memory` follows its own rules. Ages do not change:
+    that happened when the slots were drawn.
     """
     stored = batch.slot < state.size
     merged, usable = _merge(batch.together, scores, valid & stored, repeated)
     targets = jnp.where(usable, batch.slot, state.capacity)
-    grown = {
-        name: values.at[jnp.where(stored, batch.slot, state.capacity)].max(_seen(extras[name]), mode="drop")
-        for name, values in state.extras.items()
-    }
     # Rows of one slot all write the same merged value, so that their order does not matter.
-    return eqx.tree_at(
-        lambda s: (s.scores, s.extras), state, (state.scores.at[targets].set(merged, mode="drop"), grown)
-    )
+    scores = state.scores.at[targets].set(merged, mode="drop")
+    places = jnp.where(stored, batch.slot, state.capacity)
+    renewed = _remember(state, places, _merged_memory(state, batch, memory))
+    return eqx.tree_at(lambda s: (s.scores, s.memory), state, (scores, renewed))
 
 
 def insert(
@@ -221,7 +241,7 @@ def insert(
     batch: Recognised,
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
-    extras: Mapping[str, Float[Array, " n"]],
+    memory: Mapping[str, Float[Array, "n ..."]],
     parents: Int[Array, " n"],
     generations: Int[Array, " n"],
     mix: Float[Array, " s"],
@@ -242,7 +262,6 @@ def insert(
     entry = merged
     if config.repeated == "last":
         entry, _ = _merge(together, scores if first_scores is None else first_scores, valid, "first")
-    seen = {name: _shared_max(together, _seen(extras[name])) for name in state.extras}
 
     start = insertion.standing(
         state.scores, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
@@ -262,6 +281,7 @@ def insert(
     held = (verdict.inserted | verdict.known) & (end.ids[verdict.slot] == verdict.id)
     slots = jnp.where(held, verdict.slot, -1)
     prints = identity.fingerprint(identity.words(levels))
+    seen = _merged_memory(state, batch, memory)
     state = _write(state, end, slots, verdict.inserted, (levels, parents, generations, prints), seen)
     return state, Insertion(slots[batch.leader], verdict.inserted, verdict.known, copies)
 
@@ -278,7 +298,7 @@ def _write(
     slots: Int[Array, " n"],
     inserted: Bool[Array, " n"],
     facts: tuple[Level, Array, Array, Array],
-    seen: Mapping[str, Float[Array, " n"]],
+    seen: Mapping[str, Float[Array, "n ..."]],
 ) -> BufferState:
     """The state at the end of the scan, with everything that is known of the newcomers that stayed."""
     newcomers = jnp.where(inserted & (slots >= 0), slots, state.capacity)
@@ -289,13 +309,11 @@ def _write(
 
     old = (state.levels, state.parents, state.generations, state.fingerprints)
     levels, parents, generations, fingerprints = jax.tree.map(write, old, facts)
+    started = {name: write(values, seen[name]) for name, values in state.memory.items()}
     return BufferState(
         levels=levels,
         scores=jnp.stack(end.scores, axis=1),
-        extras={
-            name: write(values, seen[name]).at[again].max(seen[name], mode="drop")
-            for name, values in state.extras.items()
-        },
+        memory=_remember(eqx.tree_at(lambda s: s.memory, state, started), again, seen),
         last_played=end.last_played,
         ids=end.ids,
         parents=parents,
@@ -304,7 +322,8 @@ def _write(
         size=end.size,
         clock=state.clock,
         next_id=end.next_id,
-        score_names=state.score_names,
+        columns=state.columns,
+        remembered=state.remembered,
     )
 
 
@@ -334,10 +353,29 @@ def _merge(
     return jnp.stack([column / count for column in total.T], axis=1), members.any(axis=1)
 
 
-def _shared_max(together: Bool[Array, "n n"], values: Float[Array, " n"]) -> Float[Array, " n"]:
-    return jnp.where(together, values, -jnp.inf).max(axis=1)
+def _merged_memory(
+    state: BufferState, batch: Recognised, values: Mapping[str, Float[Array, "n ..."]]
+) -> dict[str, Float[Array, "n ..."]]:
+    """What all plays of a level in the batch leave behind together, the same in each of their rows."""
+    last_play = batch.together.shape[0] - 1 - jnp.argmax(batch.together[:, ::-1], axis=1)
+
+    def merged(rule: Literal["maximum", "last"], rows: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        if rule == "last":
+            return rows[last_play]
+        seen = jnp.where(jnp.isfinite(rows), rows, -jnp.inf)
+        together = batch.together.reshape(*batch.together.shape, *(1,) * (rows.ndim - 1))
+        return jnp.where(together, seen, -jnp.inf).max(axis=1)
+
+    return {name: merged(kept.rule, values[name]) for name, kept in state.remembered}
 
 
-def _seen(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Values that may raise a running maximum: what is not finite counts as not seen."""
-    return jnp.where(jnp.isfinite(values), values, -jnp.inf)
+def _remember(
+    state: BufferState, slots: Int[Array, " n"], seen: Mapping[str, Float[Array, "n ..."]]
+) -> dict[str, Float[Array, "c ..."]]:
+    """The memory after plays of stored levels; slots beyond the capacity are ignored."""
+    renewed: dict[str, Any] = {}
+    for name, kept in state.remembered:
+        place = state.memory[name].at[slots]
+        write = place.max if kept.rule == "maximum" else place.set
+        renewed[name] = write(seen[name], mode="drop")
+    return renewed

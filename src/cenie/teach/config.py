@@ -50,25 +50,53 @@ class ReplayConfig:
 
 
 @dataclass(frozen=True)
-class NoveltyConfig:
-    """The model of what the student has met, and how often it is fitted again."""
+class EditConfig:
+    """Edits of the levels that were just replayed; how many changes one makes is a setting of the domain."""
 
+    probability: float = setting(1.0, minimum=0.0, maximum=1.0)  # CENIE table
+    # CENIE table: batch; the original code's configs: easy.
+    parents: Literal["batch", "easy", "hard"] = "batch"
+    # Of so many children of a parent only the most novel one is offered to the buffer. 1: as in the paper.
+    children: int = setting(1, minimum=1)
+
+
+@dataclass(frozen=True)
+class Cenie:
+    """CENIE's novelty: a model of what the student has met, and how often it is fitted again."""
+
+    kind: Literal["cenie"] = "cenie"
     coverage: CoverageConfig = field(default_factory=CoverageConfig)
     # The paper fits after every replay; more is cheaper (its section on limitations proposes it).
     refit_every: int = setting(1, minimum=1)
 
 
 @dataclass(frozen=True)
-class AlphaConfig:
-    """The weight of novelty beside regret when levels are drawn (alpha of CENIE Eq. 5).
+class Constant:
+    """A weight of novelty that never changes, as in the paper."""
 
-    `constant` stays at `start`. `linear` moves from `start` to `end` within `replays` replayed batches.
-    `adaptive` begins at `start` and moves towards the ranking whose levels change their regret more.
-    """
+    kind: Literal["constant"] = "constant"
+    value: float = setting(0.5, minimum=0.0, maximum=1.0)  # paper
 
-    kind: Literal["constant", "linear", "adaptive"] = "constant"  # paper: constant
-    start: float = setting(0.5, minimum=0.0, maximum=1.0)  # paper
+
+@dataclass(frozen=True)
+class Linear:
+    """A weight of novelty that moves from `start` to `end` within `replays` replayed batches."""
+
+    kind: Literal["linear"] = "linear"
+    start: float = setting(0.5, minimum=0.0, maximum=1.0)
     end: float = setting(0.0, minimum=0.0, maximum=1.0)
     replays: int = setting(1000, minimum=1)
-    # How fast `adaptive` moves: the largest change of the log-odds in one replay.
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """A weight of novelty that begins at `start` and moves towards the ranking whose levels change their
+    regret more, by at most `rate` (of the log-odds) in one replay."""
+
+    kind: Literal["adaptive"] = "adaptive"
+    start: float = setting(0.5, minimum=0.0, maximum=1.0)
     rate: float = setting(0.05, above=0.0)
+
+
+Alpha = Constant | Linear | Adaptive
+"""The weight of novelty beside regret when levels are drawn (alpha of CENIE Eq. 5)."""

@@ -1,47 +1,32 @@
 """What a method is: a frozen record of the parts that distinguish one teacher from another."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.novelty.config import CoverageConfig
-from cenie.novelty.coverage import CoverageState
-from cenie.teach import scores
 from cenie.teach.buffer import BufferState
-from cenie.teach.config import AlphaConfig, ReplayConfig
-from cenie.teach.scores import ScoreInputs
+from cenie.teach.config import Alpha, Constant, ReplayConfig
+from cenie.teach.novelty import Novelty
+from cenie.teach.scores import Score
+from cenie.teach.source import Proposal, Source
 from cenie.types import Level
 
 NEW, REPLAY, EDIT = 0, 1, 2
-"""What the levels of a cycle are: generated, drawn from the buffer, or edited from the last replay."""
+"""What the levels of a cycle are: new ones of the source, drawn from the buffer, or edits of those drawn."""
 
-
-@dataclass(frozen=True)
-class Score:
-    """A column of the level buffer, and its weight when levels are drawn for replay.
-
-    A curriculum with novelty weighs its two scores itself.
-    """
-
-    name: str
-    compute: Callable[[ScoreInputs], Float[Array, " n"]]
-    weight: float = 1.0
+REGRET, NOVELTY = "regret", "novelty"
+"""The columns of the level buffer: the score of the levels, whichever it is, and novelty where it counts."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A level buffer, what is remembered of its levels, and when they are played again."""
+    """A level buffer, the score by which its levels are ranked, and when they are played again."""
 
     config: ReplayConfig
-    scores: tuple[Score, ...]
-
-    @property
-    def mix(self) -> Float[Array, " s"]:
-        return jnp.array([score.weight for score in self.scores], jnp.float32)
+    score: Score
 
 
 @dataclass(frozen=True)
@@ -49,7 +34,7 @@ class Editing:
     """After a replay, with some probability, small changes of the replayed levels are tried out.
 
     `parents`: the whole `batch`, one child each; or only the four `easy` (or `hard`) levels of the batch,
-    those of the lowest (highest) first score, each of which then gets an equal share of the children.
+    those of the lowest (highest) score, each of which then gets an equal share of the children.
     With `children` m > 1 a parent has m children side by side, of which only the most novel is offered to
     the buffer; a batch then has room for an m-th of the parents.
     """
@@ -61,75 +46,103 @@ class Editing:
 
 
 @dataclass(frozen=True)
-class Novelty:
-    """A model of what the student has met, and the weight of novelty beside the first score."""
-
-    coverage: CoverageConfig
-    refit_every: int
-    alpha: AlphaConfig
-
-
-@dataclass(frozen=True)
 class Curriculum:
     """A teacher, as data. Recipes build it; `teacher.ask`, `teacher.tell` and the one cycle interpret it.
 
-    `generate` draws one new level from a key. `learn_on_new` says whether the student takes gradient
-    steps on levels that it meets for the first time.
+    `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
+    meet for the first time. `novelty` ranks the levels of the buffer beside the score, with the weight
+    `alpha`. All `students` play in every cycle: the same levels, or, where `own_levels` says so, each those
+    of its own level buffer when levels are replayed. The first student is the one that is evaluated.
     """
 
-    generate: Callable[[PRNGKeyArray], Level]
+    source: Source
     learn_on_new: bool
     replay: Replay | None = None
     editing: Editing | None = None
     novelty: Novelty | None = None
+    alpha: Alpha = field(default_factory=Constant)
+    students: int = 1
+    own_levels: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("editing", "novelty", "own_levels"):
+            if self.replay is None and getattr(self, name):
+                raise ValueError(f"a curriculum with {name} needs replay")
+        if self.own_levels and self.novelty is not None:
+            raise ValueError("novelty is measured for one level buffer: own_levels must be False")
+        if self.students < 1:
+            raise ValueError(f"a curriculum needs at least one student, got {self.students}")
 
     @property
-    def reads_entropy(self) -> bool:
-        """Whether rollouts must keep the entropy of the policy."""
-        return self.replay is not None and any(s.compute is scores.entropy for s in self.replay.scores)
+    def columns(self) -> tuple[str, ...]:
+        """The names of the scores that are stored of each level."""
+        return (REGRET,) if self.novelty is None else (REGRET, NOVELTY)
+
+    @property
+    def buffers(self) -> int:
+        """How many level buffers there are."""
+        if self.replay is None:
+            return 0
+        return self.students if self.own_levels else 1
+
+    def reads(self, part: str) -> bool:
+        """Whether the score needs this optional part of a rollout."""
+        return self.replay is not None and part in self.replay.score.needs
 
 
-class Assignment(eqx.Module):
-    """What the teacher asks for in one cycle: play these levels, and learn from them or not.
+class Batch(eqx.Module):
+    """The levels that a student is to play.
 
     `slots` is where replayed levels are stored; `parents` (ids, or -1) and `generations` are the lineage
     of levels that may enter the buffer.
     """
 
-    kind: Int[Array, ""]
     levels: Level
-    learn: Bool[Array, ""]
     slots: Int[Array, " n"]
     parents: Int[Array, " n"]
     generations: Int[Array, " n"]
 
 
-class ReplayState(eqx.Module):
-    """What a teacher with a buffer remembers.
+class Assignment(eqx.Module):
+    """What the teacher asks for in one cycle: play these levels, and learn from them or not.
 
-    `edit_due` says that the next cycle edits the levels in the slots `replayed`.
+    One batch for each level buffer (or one at all): without `own_levels` all students play the first.
+    `proposal` is what the source wants back with the outcome of its levels.
     """
 
+    kind: Int[Array, ""]
+    learn: Bool[Array, ""]
+    batches: tuple[Batch, ...]
+    proposal: Proposal
+
+    def batch_of(self, student: int) -> Batch:
+        return self.batches[min(student, len(self.batches) - 1)]
+
+
+class ReplayState(eqx.Module):
+    """A level buffer, and the slots that were `replayed` last."""
+
     buffer: BufferState
-    edit_due: Bool[Array, ""]
     replayed: Int[Array, " n"]
 
 
-class NoveltyState(eqx.Module):
-    """What a teacher with a model of coverage remembers.
+class WeightState(eqx.Module):
+    """What the weight of novelty depends on: the number of replays, and the log-odds of an adaptive one."""
 
-    `pushes` counts the batches that entered the window, `replays` those that were replayed; `log_odds` is
-    the adaptive weight of novelty.
-    """
-
-    coverage: CoverageState
-    pushes: Int[Array, ""]
     replays: Int[Array, ""]
     log_odds: Float[Array, ""]
 
 
 class TeacherState(eqx.Module):
-    """Everything a teacher remembers between cycles."""
+    """Everything a teacher remembers between cycles. `edit_due`: the next cycle edits what was replayed."""
 
-    replay: ReplayState | None = None
-    novelty: NoveltyState | None = None
+    source: PyTree[Any] = ()
+    replays: tuple[ReplayState, ...] = ()
+    edit_due: Bool[Array, ""] | None = None
+    novelty: PyTree[Any] = None
+    weight: WeightState | None = None
+
+    @property
+    def replay(self) -> ReplayState | None:
+        """The (first) level buffer, if there is one."""
+        return self.replays[0] if self.replays else None

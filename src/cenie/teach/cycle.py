@@ -1,17 +1,19 @@
 """The one training cycle. Every method runs through it; adding a method does not change it."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int, PRNGKeyArray
+from jax.sharding import Mesh
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import state_action_features
 from cenie.student.networks import Network, make_network
@@ -19,8 +21,8 @@ from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Curriculum, TeacherState
-from cenie.teach.novelty import Points
-from cenie.teach.scores import episode_outcomes
+from cenie.teach.measure import not_measured
+from cenie.teach.played import Played, Points, episode_outcomes
 from cenie.types import Level, Rollout
 
 Metrics = dict[str, Array]
@@ -30,18 +32,37 @@ _learn = jax.jit(learn, static_argnames=("config", "mesh"))
 
 @dataclass(frozen=True)
 class Setup:
-    """The fixed parts of a run. `mesh`, if given, has one axis over which the level axis is split."""
+    """The fixed parts of a run.
+
+    `students` has the settings of each student of the curriculum; all play equally many levels and steps.
+    `mesh`, if given, has one axis over which the level axis is split. `network`, if given, makes the network
+    of each student from the spaces of the environment and a key, instead of the one that its settings name.
+    """
 
     environment: Environment
     statistics: Callable[[Level], Metrics]
-    student: StudentConfig
+    students: tuple[StudentConfig, ...]
     curriculum: Curriculum
     mesh: Mesh | None = None
+    network: Callable[[PyTree[Space], Space, PRNGKeyArray], Network] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.students) != self.curriculum.students:
+            wanted = self.curriculum.students
+            raise ValueError(f"the curriculum has {wanted} students, got settings of {len(self.students)}")
+        if len({(student.num_levels, student.num_steps) for student in self.students}) > 1:
+            raise ValueError("all students must have the same num_levels and num_steps")
+
+    @property
+    def student(self) -> StudentConfig:
+        """The settings of the first student, the one that is evaluated."""
+        return self.students[0]
 
 
 class Counters(eqx.Module):
-    """`updates` counts cycles in which the student took gradient steps; environment steps follow from
-    `rollouts` and are computed outside, where they cannot overflow 32 bits."""
+    """`updates` counts cycles in which the students took gradient steps; environment steps follow from
+    `rollouts`, which counts one for each student and cycle, and are computed outside, where they cannot
+    overflow 32 bits."""
 
     cycles: Int[Array, ""]
     rollouts: Int[Array, ""]
@@ -53,25 +74,52 @@ class TrainState(eqx.Module):
 
     key: PRNGKeyArray
     counters: Counters
-    student: StudentState
+    students: tuple[StudentState, ...]
     teacher: TeacherState
+
+    @property
+    def student(self) -> StudentState:
+        """The first student, the one that is evaluated."""
+        return self.students[0]
 
 
 def init(setup: Setup, seed: int) -> TrainState:
     """The state before the first cycle."""
     run_key = jax.random.key(seed)
     network_key, cycle_key = jax.random.split(run_key)
-    environment = setup.environment
-    network = make_network(
-        setup.student.network, environment.observation_space, environment.action_space, network_key
-    )
+    networks = [
+        _network(setup, config, _nth(network_key, number)) for number, config in enumerate(setup.students)
+    ]
     state = TrainState(
         key=cycle_key,
         counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
-        student=init_student(setup.student, network),
-        teacher=teacher.init(setup.curriculum, setup.student.num_levels, _points_shape(setup, network)),
+        students=tuple(map(init_student, setup.students, networks)),
+        teacher=teacher.init(
+            setup.curriculum,
+            setup.student.num_levels,
+            jax.random.fold_in(run_key, 1),
+            _points_shape(setup, networks[0]),
+        ),
     )
     return jax.tree.map(_strongly_typed, state)
+
+
+def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
+    """The network of a student that has learned nothing. Consumes the key."""
+    make = setup.network or functools.partial(make_network, config.network)
+    network = make(setup.environment.observation_space, setup.environment.action_space, key)
+    if not isinstance(network, Network):
+        raise ValueError(f"network: must make a cenie Network, got {type(network).__name__}")
+    # The settings were checked for the network that they name, which may be another one.
+    per_row = 1 if network.recurrent else config.num_steps
+    rows, devices = config.num_levels * per_row, 1 if setup.mesh is None else setup.mesh.size
+    if rows % (config.ppo.minibatches * devices):
+        unit = "levels" if network.recurrent else "steps"
+        raise ValueError(
+            f"ppo.minibatches: {config.ppo.minibatches} on {devices} device(s) must share the {rows} {unit} "
+            f"of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
+        )
+    return network
 
 
 def _strongly_typed(leaf: Array) -> Array:
@@ -82,9 +130,14 @@ def _strongly_typed(leaf: Array) -> Array:
     return jax.lax.convert_element_type(leaf, leaf.dtype)
 
 
+def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
+    """A key for each student; the first one's does not depend on how many there are."""
+    return key if number == 0 else jax.random.fold_in(key, number)
+
+
 @functools.partial(jax.jit, static_argnames="setup")
 def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
-    """Ask the teacher for levels, play them, learn from them if told to, and tell the teacher.
+    """Ask the teacher for levels; every student plays them, and learns if told to; tell the teacher.
 
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
@@ -95,32 +148,29 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     assignment, teacher_state = teacher.ask(
         setup.curriculum, state.teacher, ask_key, setup.student.num_levels
     )
-    levels = split_over_devices(setup.mesh, assignment.levels)
-    rollout = _play(setup, state.student.network, levels, play_key)
-    student_state, learn_metrics = _learn_if(assignment.learn, setup, state.student, rollout, learn_key)
+    played, students, metrics = [], [], {}
+    for number, student in enumerate(state.students):
+        levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
+        one = play(setup, number, student, levels, _nth(play_key, number))
+        after, learn_metrics = _learn_if(
+            assignment.learn, setup, number, student, one.rollout, _nth(learn_key, number)
+        )
+        played.append(one)
+        students.append(after)
+        metrics |= _student_metrics(number, one, learn_metrics)
     teacher_state, teacher_metrics = teacher.tell(
-        setup.curriculum,
-        teacher_state,
-        assignment,
-        rollout,
-        advantages_for(setup.student, state.student, rollout),
-        setup.student.ppo.gamma,
-        tell_key,
-        _points(setup, rollout),
-        setup.mesh,
+        setup.curriculum, teacher_state, assignment, tuple(played), tell_key, setup.mesh
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,
-        rollouts=state.counters.rollouts + 1,
+        rollouts=state.counters.rollouts + len(played),
         updates=state.counters.updates + assignment.learn,
     )
-    metrics = {
-        **_play_metrics(rollout),
-        **{f"level/{name}": jnp.mean(value) for name, value in _statistics(setup, levels).items()},
-        **{f"teacher/{name}": value for name, value in teacher_metrics.items()},
-        **{f"student/{name}": value for name, value in learn_metrics.items()},
-    }
-    return TrainState(state.key, counters, student_state, teacher_state), metrics
+    # A loop in there must not wait for the loops of other devices.
+    statistics = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), played[0].levels)
+    metrics |= {f"level/{name}": jnp.mean(value) for name, value in statistics.items()}
+    metrics |= {f"teacher/{name}": value for name, value in teacher_metrics.items()}
+    return TrainState(state.key, counters, tuple(students), teacher_state), metrics
 
 
 def cycles(
@@ -137,7 +187,7 @@ def cycles(
         state, metrics = jax.lax.cond(
             state.counters.updates < updates,
             lambda s: cycle(setup, s),
-            lambda s: (s, _not_measured(shapes)),
+            lambda s: (s, not_measured(shapes)),
             state,
         )
         return state, (state.counters, metrics)
@@ -146,90 +196,71 @@ def cycles(
     return state, counters, metrics
 
 
-def split_over_devices(mesh: Mesh | None, tree: Level) -> Level:
-    """Place the leading axis of every array over the devices of the mesh."""
-    if mesh is None:
-        return tree
-    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
-    return jax.lax.with_sharding_constraint(tree, sharding)
-
-
-def _statistics(setup: Setup, levels: Level) -> Metrics:
-    """The statistics of every level; each device computes those of its own levels and asks no other.
-
-    A loop in there must not wait for the loops of other devices: XLA does not order an exchange in the
-    condition of a loop against other exchanges, and two of them can wait for each other for ever.
-    """
-    statistics = jax.vmap(setup.statistics)
-    if setup.mesh is None:
-        return statistics(levels)
-    own = PartitionSpec(setup.mesh.axis_names[0])
-    return jax.shard_map(statistics, mesh=setup.mesh, in_specs=own, out_specs=own, check_vma=False)(levels)
-
-
-def _play(setup: Setup, network: Network, levels: Level, key: PRNGKeyArray) -> Rollout:
-    return collect(
+def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:
+    """Let a student play a batch of levels. Consumes the key."""
+    config = setup.students[number]
+    # Novelty is that of the experience of the first student.
+    keeps_points = setup.curriculum.novelty is not None and number == 0
+    rollout = collect(
         setup.environment,
-        network,
+        student.network,
         levels,
         key,
-        setup.student.num_steps,
+        config.num_steps,
         advance=step_and_restart,
-        bootstrap_at_timeout=setup.student.ppo.bootstrap_at_timeout,
-        keep_features=setup.curriculum.novelty is not None,
-        keep_entropy=setup.curriculum.reads_entropy,
+        bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
+        keep_features=keeps_points,
+        keep_entropy=setup.curriculum.reads("entropy"),
     )
-
-
-def _points(setup: Setup, rollout: Rollout) -> Points | None:
-    """What novelty is measured on: every step of the rollout, if the curriculum has novelty."""
-    if setup.curriculum.novelty is None:
-        return None
-    points = state_action_features(rollout, setup.environment.action_space)
-    return points, jnp.ones(points.shape[:2], bool)
+    points = None
+    if keeps_points:
+        values = state_action_features(rollout, setup.environment.action_space)
+        points = Points(values, jnp.ones(values.shape[:2], bool))
+    advantages = advantages_for(config, student, rollout)
+    return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
 
 
 def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
     """How many points a level has, and of how many numbers; nothing is played to find out."""
+    if setup.curriculum.novelty is None:
+        return 0, 0
 
-    def points() -> Points | None:
-        key = jax.random.key(0)
-        levels = jax.vmap(setup.curriculum.generate)(jax.random.split(key, setup.student.num_levels))
-        return _points(setup, _play(setup, network, levels, key))
+    def points(key: PRNGKeyArray) -> Points | None:
+        source = setup.curriculum.source
+        levels, _ = source.propose(source.init(key), key, setup.student.num_levels)
+        return play(setup, 0, init_student(setup.student, network), levels, key).points
 
-    shapes = jax.eval_shape(points) if setup.curriculum.novelty is not None else None
-    return shapes[0].shape[1:] if shapes is not None else (0, 0)
+    shapes = jax.eval_shape(points, jax.random.key(0))
+    assert shapes is not None
+    return shapes.values.shape[1:]
 
 
 def _learn_if(
-    condition: Array, setup: Setup, state: StudentState, rollout: Rollout, key: PRNGKeyArray
+    condition: Array, setup: Setup, number: int, state: StudentState, rollout: Rollout, key: PRNGKeyArray
 ) -> tuple[StudentState, Metrics]:
     """Gradient steps where asked for; otherwise no loss is computed and the metrics are NaN."""
+    config = setup.students[number]
     # Both look-ups below share one trace, because the function they call is jitted.
-    _, shapes = jax.eval_shape(lambda: _learn(setup.student, state, rollout, key, setup.mesh))
+    _, shapes = jax.eval_shape(lambda: _learn(config, state, rollout, key, setup.mesh))
     return jax.lax.cond(
         condition,
-        lambda: _learn(setup.student, state, rollout, key, setup.mesh),
-        lambda: (state, _not_measured(shapes)),
+        lambda: _learn(config, state, rollout, key, setup.mesh),
+        lambda: (state, not_measured(shapes)),
     )
 
 
-def _not_measured(shapes: Mapping[str, jax.ShapeDtypeStruct]) -> Metrics:
-    """Metrics of something that did not happen: NaN, written to the logs as null."""
-    return {
-        name: jnp.full(leaf.shape, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0, leaf.dtype)
-        for name, leaf in shapes.items()
-    }
-
-
-def _play_metrics(rollout: Rollout) -> Metrics:
-    outcomes = episode_outcomes(rollout)
+def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
+    """How the student fared and what it learned; the first student's numbers have plain names."""
+    outcomes, masked = played.outcomes, played.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
-    return {
+    fared = {
         "episodes": episodes,
         "solved": jnp.sum(outcomes.solved) / jnp.maximum(episodes, 1),
         "return": jnp.sum(outcomes.mean_return * share),
         "length": jnp.sum(outcomes.mean_length * share),
-        "non_finite": jnp.sum(0 if rollout.masked is None else rollout.masked),
+        "non_finite": jnp.sum(0 if masked is None else masked),
     }
+    if number == 0:
+        return fared | {f"student/{name}": value for name, value in learned.items()}
+    return {f"student{number}/{name}": value for name, value in (fared | learned).items()}

@@ -1,10 +1,15 @@
-"""The settings of each method and the table of methods. Imports no JAX: the command line reads it."""
+"""The families of teachers, and the named methods, which are values of them. Imports no JAX.
 
+The command line reads this table before anything heavy is loaded.
+"""
+
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.settings import setting
-from cenie.teach.config import AlphaConfig, NoveltyConfig, ReplayConfig
+from cenie.settings import Problem
+from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig
 
 ScoreName = Literal[
     "pvl",
@@ -21,108 +26,75 @@ ScoreName = Literal[
 
 
 @dataclass(frozen=True)
-class DomainRandomisation:
-    """Settings of `dr`: a random level for every environment in every cycle."""
+class RandomTeacher:
+    """Random levels in every cycle, and the student learns from all of them."""
 
-    generator: str = "uniform60"
+    # A generator of the domain by its name, or by its role: `random` or `simple`.
+    generator: str = "random"
 
 
 @dataclass(frozen=True)
-class LevelReplay:
-    """Settings of `plr` and `plr-robust`."""
+class ReplayTeacher:
+    """A level buffer, replayed by score; with or without edits, with or without novelty."""
 
-    generator: str = "uniform60"  # CENIE and ACCEL papers: 0 to 60 blocks
+    # `random` (CENIE and ACCEL papers: 0 to 60 blocks), or `simple` where complexity comes from edits.
+    generator: str = "random"
+    # PLR learns from new levels too; the others only score them.
+    learn_on_new: bool = False
     score: ScoreName = "pvl"  # CENIE paper: positive value loss
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    edit: EditConfig | None = None
+    novelty: Cenie | None = None
+    # How much novelty counts beside the score; only read with novelty.
+    alpha: Alpha = field(default_factory=Constant)
+
+    def check(self) -> Iterator[Problem]:
+        if self.edit is not None and self.edit.children > 1 and self.novelty is None:
+            yield Problem("edit.children", "must be 1 without novelty, by which the best child is chosen")
 
 
-@dataclass(frozen=True)
-class Accel:
-    """Settings of `accel`; how many changes an edit makes is a setting of the domain."""
-
-    generator: str = "empty"  # ACCEL paper: complexity comes from edits only
-    score: ScoreName = "pvl"
-    # CENIE table, mazes: replay rate 0.8.
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
-    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)  # CENIE table
-    # CENIE table: batch; the original code's configs: easy.
-    parents: Literal["batch", "easy", "hard"] = "batch"
-
-
-@dataclass(frozen=True)
-class PlrCenie:
-    """Settings of `plr-cenie`."""
-
-    generator: str = "uniform60"
-    score: ScoreName = "pvl"
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
-    alpha: AlphaConfig = field(default_factory=AlphaConfig)
-
-
-@dataclass(frozen=True)
-class PlrCenieDagger:
-    """Settings of `plr-cenie-dagger`, which ranks by novelty alone; the score is only logged."""
-
-    generator: str = "uniform60"
-    score: ScoreName = "pvl"
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
-
-
-@dataclass(frozen=True)
-class AccelCenie:
-    """Settings of `accel-cenie`."""
-
-    generator: str = "empty"
-    score: ScoreName = "pvl"
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
-    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
-    alpha: AlphaConfig = field(default_factory=AlphaConfig)
-    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)
-    parents: Literal["batch", "easy", "hard"] = "batch"
-    # Of so many children of a parent only the most novel one is offered to the buffer. 1: as in the paper.
-    children: int = setting(1, minimum=1)
-
-
-@dataclass(frozen=True)
-class AccelCenieDagger:
-    """Settings of `accel-cenie-dagger`, which ranks by novelty alone; the score is only logged."""
-
-    generator: str = "empty"
-    score: ScoreName = "pvl"
-    replay: ReplayConfig = field(default_factory=lambda: ReplayConfig(replay_prob=0.8))
-    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
-    edit_prob: float = setting(1.0, minimum=0.0, maximum=1.0)
-    parents: Literal["batch", "easy", "hard"] = "batch"
-    children: int = setting(1, minimum=1)
-
-
-@dataclass(frozen=True)
-class Learnability:
-    """Settings of `sfl`, sampling for learnability: replay of levels that are solved now and then."""
-
-    generator: str = "uniform60"
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
+Teacher = RandomTeacher | ReplayTeacher
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the table of methods; `recipe` names a function of `cenie.teach.recipes`."""
+    """A row of the table of methods: a family's settings with the values that make the method."""
 
     summary: str
-    recipe: str
-    settings: type
+    settings: Teacher
+
+
+_PLR = ReplayTeacher()
+_ACCEL = ReplayTeacher(
+    generator="simple",  # ACCEL paper: complexity comes from edits only
+    replay=ReplayConfig(replay_prob=0.8),  # CENIE table, mazes
+    edit=EditConfig(),
+)
+_NOVELTIES = {"cenie": ("CENIE", Cenie())}
+
+
+def _with_novelties() -> Iterator[tuple[str, Method]]:
+    """Both replay methods with every novelty, mixed with regret and (dagger) alone."""
+    for novelty_name, (title, novelty) in _NOVELTIES.items():
+        for base_name, base_title, base in (("plr", "PLR-perp", _PLR), ("accel", "ACCEL", _ACCEL)):
+            mixed = dataclasses.replace(base, novelty=novelty)
+            alone = dataclasses.replace(mixed, alpha=Constant(value=1.0))
+            name = f"{base_name}-{novelty_name}"
+            yield name, Method(f"{base_title} by novelty and regret ({title})", mixed)
+            yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", alone)
 
 
 METHODS = {
-    "dr": Method("domain randomisation: random levels, learn from all of them", "dr", DomainRandomisation),
-    "plr": Method("prioritised level replay: learns from new and replayed levels", "plr", LevelReplay),
-    "plr-robust": Method("PLR-perp: learns from replayed levels only", "plr_robust", LevelReplay),
-    "accel": Method("replay of edited levels, starting from simple ones", "accel", Accel),
-    "plr-cenie": Method("PLR-perp by novelty and regret (CENIE)", "plr_cenie", PlrCenie),
-    "accel-cenie": Method("ACCEL by novelty and regret (CENIE)", "accel_cenie", AccelCenie),
-    "plr-cenie-dagger": Method("PLR-perp by novelty alone", "plr_cenie_dagger", PlrCenieDagger),
-    "accel-cenie-dagger": Method("ACCEL by novelty alone", "accel_cenie_dagger", AccelCenieDagger),
-    "sfl": Method("replay of levels by learnability p(1-p), learns from those only", "sfl", Learnability),
+    "dr": Method("domain randomisation: random levels, learn from all of them", RandomTeacher()),
+    "plr": Method(
+        "prioritised level replay: learns from new and replayed levels",
+        dataclasses.replace(_PLR, learn_on_new=True),
+    ),
+    "plr-robust": Method("PLR-perp: learns from replayed levels only", _PLR),
+    "accel": Method("replay of edited levels, starting from simple ones", _ACCEL),
+    **dict(_with_novelties()),
+    "sfl": Method(
+        "replay of levels by learnability p(1-p), learns from those only",
+        dataclasses.replace(_PLR, score="learnability"),
+    ),
 }

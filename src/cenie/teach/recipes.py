@@ -1,117 +1,60 @@
-"""Methods as recipes: each function turns a source of levels and settings into a `Curriculum`."""
+"""From settings to a teacher: each family of methods is a function that builds a `Curriculum`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import PRNGKeyArray
 
-from cenie.teach.config import AlphaConfig
-from cenie.teach.curriculum import Curriculum, Editing, Novelty, Replay, Score
-from cenie.teach.methods import (
-    Accel,
-    AccelCenie,
-    AccelCenieDagger,
-    DomainRandomisation,
-    Learnability,
-    LevelReplay,
-    PlrCenie,
-    PlrCenieDagger,
-)
-from cenie.teach.scores import SCORES, novelty
+from cenie.teach.cenie import CenieNovelty
+from cenie.teach.config import Cenie
+from cenie.teach.curriculum import Curriculum, Editing, Replay
+from cenie.teach.methods import RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.novelty import Novelty
+from cenie.teach.scores import SCORES
+from cenie.teach.source import RandomSource
 from cenie.types import Level
 
 
 @runtime_checkable
-class LevelSource(Protocol):
+class LevelMakers(Protocol):
     """What a recipe needs of a domain: ways to make levels."""
 
-    @property
-    def generators(self) -> Mapping[str, Callable[[PRNGKeyArray], Level]]: ...
+    def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
+        """The generator of a name, or of a role (`random`, `simple`)."""
+        ...
 
     @property
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
 
-def dr(source: LevelSource, settings: DomainRandomisation) -> Curriculum:
-    """Domain randomisation: one random level per environment and cycle, repeated until the cycle ends."""
-    return Curriculum(generate=source.generators[settings.generator], learn_on_new=True)
+def curriculum(domain: LevelMakers, settings: Teacher) -> Curriculum:
+    """The teacher that the settings describe."""
+    source = RandomSource(domain.generator(settings.generator))
+    match settings:
+        case RandomTeacher():
+            return Curriculum(source, learn_on_new=True)
+        case ReplayTeacher():
+            return _replay(domain, source, settings)
 
 
-def plr(source: LevelSource, settings: LevelReplay) -> Curriculum:
-    """Prioritised level replay: gradient steps on new and on replayed levels."""
-    return _replaying(source, settings, learn_on_new=True)
-
-
-def plr_robust(source: LevelSource, settings: LevelReplay) -> Curriculum:
-    """PLR-perp: new levels are only scored; gradient steps on replayed levels only."""
-    return _replaying(source, settings, learn_on_new=False)
-
-
-def accel(source: LevelSource, settings: Accel) -> Curriculum:
-    """PLR-perp from simple levels, plus edits of the levels that were just replayed."""
+def _replay(domain: LevelMakers, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
+    editing = None
+    if settings.edit is not None:
+        edit = settings.edit
+        editing = Editing(domain.edit, edit.probability, edit.parents, edit.children)
     return Curriculum(
-        generate=source.generators[settings.generator],
-        learn_on_new=False,
-        replay=Replay(settings.replay, (Score("regret", SCORES[settings.score]),)),
-        editing=Editing(source.edit, settings.edit_prob, settings.parents),
-    )
-
-
-def plr_cenie(source: LevelSource, settings: PlrCenie) -> Curriculum:
-    """PLR-perp that draws by novelty and regret."""
-    return _with_novelty(source, settings, settings.alpha)
-
-
-def plr_cenie_dagger(source: LevelSource, settings: PlrCenieDagger) -> Curriculum:
-    """PLR-perp that draws by novelty alone."""
-    return _with_novelty(source, settings, _NOVELTY_ALONE)
-
-
-def accel_cenie(source: LevelSource, settings: AccelCenie) -> Curriculum:
-    """ACCEL that draws by novelty and regret."""
-    return _with_novelty(source, settings, settings.alpha, _novel_editing(source, settings))
-
-
-def accel_cenie_dagger(source: LevelSource, settings: AccelCenieDagger) -> Curriculum:
-    """ACCEL that draws by novelty alone."""
-    return _with_novelty(source, settings, _NOVELTY_ALONE, _novel_editing(source, settings))
-
-
-def sfl(source: LevelSource, settings: Learnability) -> Curriculum:
-    """PLR-perp whose score is how often a level is solved times how often it is not."""
-    return Curriculum(
-        generate=source.generators[settings.generator],
-        learn_on_new=False,
-        replay=Replay(settings.replay, (Score("learnability", SCORES["learnability"]),)),
-    )
-
-
-def _replaying(source: LevelSource, settings: LevelReplay, *, learn_on_new: bool) -> Curriculum:
-    return Curriculum(
-        generate=source.generators[settings.generator],
-        learn_on_new=learn_on_new,
-        replay=Replay(settings.replay, (Score("regret", SCORES[settings.score]),)),
-    )
-
-
-_NOVELTY_ALONE = AlphaConfig(start=1.0)
-
-
-def _with_novelty(
-    source: LevelSource,
-    settings: PlrCenie | PlrCenieDagger | AccelCenie | AccelCenieDagger,
-    alpha: AlphaConfig,
-    editing: Editing | None = None,
-) -> Curriculum:
-    scores = (Score("regret", SCORES[settings.score]), Score("novelty", novelty))
-    return Curriculum(
-        generate=source.generators[settings.generator],
-        learn_on_new=False,
-        replay=Replay(settings.replay, scores),
+        source=source,
+        learn_on_new=settings.learn_on_new,
+        replay=Replay(settings.replay, SCORES[settings.score]),
         editing=editing,
-        novelty=Novelty(settings.novelty.coverage, settings.novelty.refit_every, alpha),
+        novelty=_novelty(settings.novelty),
+        alpha=settings.alpha,
     )
 
 
-def _novel_editing(source: LevelSource, settings: AccelCenie | AccelCenieDagger) -> Editing:
-    return Editing(source.edit, settings.edit_prob, settings.parents, settings.children)
+def _novelty(settings: Cenie | None) -> Novelty | None:
+    match settings:
+        case None:
+            return None
+        case Cenie():
+            return CenieNovelty(settings.coverage, settings.refit_every)

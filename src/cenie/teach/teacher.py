@@ -5,6 +5,7 @@ next cycle, so that children are played by the student that has learned from the
 """
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,47 +13,65 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.novelty.devices import side_by_side
+from cenie.devices import side_by_side
 from cenie.teach import buffer as buffers
-from cenie.teach import novelty as novelties
-from cenie.teach.buffer import BufferState, Recognised
+from cenie.teach import measure, weight
+from cenie.teach.buffer import BufferState, Recognised, Remembered
 from cenie.teach.curriculum import (
     EDIT,
     NEW,
+    NOVELTY,
+    REGRET,
     REPLAY,
     Assignment,
+    Batch,
     Curriculum,
     Editing,
     Replay,
     ReplayState,
     TeacherState,
 )
-from cenie.teach.novelty import Points
-from cenie.teach.scores import ScoreInputs, episode_outcomes, with_ends
+from cenie.teach.novelty import Met, most_novel
+from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
+from cenie.teach.scores import ScoreInputs
+from cenie.teach.source import Proposal
 from cenie.types import Advantages, Level, Rollout
+
+Metrics = dict[str, Array]
 
 MAX_RETURN = "max_return"
 PARENTS = 4
 """How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
 
 
-def init(curriculum: Curriculum, num_levels: int, points_shape: tuple[int, int] = (0, 0)) -> TeacherState:
-    """The state of a teacher that has not seen anything yet.
+def init(
+    curriculum: Curriculum, num_levels: int, key: PRNGKeyArray, points_shape: tuple[int, int] = (0, 0)
+) -> TeacherState:
+    """The state of a teacher that has not seen anything yet. Consumes the key.
 
     `points_shape`: how many points a level has in `tell`, and of how many numbers, if novelty counts.
     """
-    replay = curriculum.replay
+    source = curriculum.source.init(key)
+    replay, novelty = curriculum.replay, curriculum.novelty
     if replay is None:
-        return TeacherState()
-    example = curriculum.generate(jax.random.key(0))
-    names = [score.name for score in replay.scores]
+        return TeacherState(source)
+    batch = jax.eval_shape(lambda key: curriculum.source.propose(source, key, 1)[0], key)
+    example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
+    remembered = {MAX_RETURN: Remembered("maximum")}
+    if novelty is not None:
+        remembered |= novelty.remembered(points_shape)
     return TeacherState(
-        ReplayState(
-            buffer=buffers.init(example, replay.config.capacity, names, (MAX_RETURN,)),
-            edit_due=jnp.asarray(False),
-            replayed=jnp.zeros(num_levels, jnp.int32),
+        source=source,
+        replays=tuple(
+            ReplayState(
+                buffers.init(example, replay.config.capacity, curriculum.columns, remembered),
+                jnp.zeros(num_levels, jnp.int32),
+            )
+            for _ in range(curriculum.buffers)
         ),
-        None if curriculum.novelty is None else novelties.init(curriculum.novelty, *points_shape),
+        edit_due=jnp.zeros((), bool),
+        novelty=None if novelty is None else novelty.init(points_shape),
+        weight=None if novelty is None else weight.init(curriculum.alpha),
     )
 
 
@@ -60,70 +79,96 @@ def ask(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Assignment, TeacherState]:
     """Choose the `num_levels` levels of the next cycle. Consumes the key."""
-    replay, editing, past = curriculum.replay, curriculum.editing, state.replay
-    if replay is None or past is None:
-        return _ask_new(curriculum, key, num_levels), state
+    replay, editing, edit_due = curriculum.replay, curriculum.editing, state.edit_due
+    if replay is None or edit_due is None:
+        batch, proposal = _propose(curriculum, state, key, num_levels)
+        learn = jnp.asarray(curriculum.learn_on_new)
+        return Assignment(jnp.asarray(NEW), learn, (batch,), proposal), state
     decide_key, levels_key = jax.random.split(key)
-    replays = buffers.should_replay(past.buffer, decide_key, replay.config)
-    kind = jnp.where(past.edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
+    replays = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
+    kind = jnp.where(edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
     mix = current_mix(curriculum, state)
-    branches = [
-        lambda: (_ask_new(curriculum, levels_key, num_levels), past.buffer),
-        lambda: _ask_replay(replay, mix, past.buffer, levels_key, num_levels),
-    ]
+    # Not `levels_key` itself for a second buffer, which would draw the same places.
+    keys = [levels_key, *(jax.random.fold_in(levels_key, n) for n in range(1, curriculum.buffers))]
+    no_proposal = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+        jax.eval_shape(lambda key: _propose(curriculum, state, key, num_levels)[1], levels_key),
+    )
+    present = [past.buffer for past in state.replays]
+
+    def new() -> tuple[list[Batch], Proposal, list[BufferState]]:
+        batch, proposal = _propose(curriculum, state, levels_key, num_levels)
+        return [batch] * curriculum.buffers, proposal, present
+
+    def replayed() -> tuple[list[Batch], Proposal, list[BufferState]]:
+        drawn = [_draw(replay, mix, buffer, key, num_levels) for buffer, key in zip(present, keys)]
+        return [batch for batch, _ in drawn], no_proposal, [buffer for _, buffer in drawn]
+
+    branches = [new, replayed]
     if editing is not None:
-        branches.append(lambda: (_ask_edited(editing, past, levels_key), past.buffer))
-    assignment, buffer = jax.lax.switch(kind, branches)
-    return assignment, eqx.tree_at(lambda s: s.replay.buffer, state, buffer)
+        branches.append(
+            lambda: (
+                [_edited(editing, past, key) for past, key in zip(state.replays, keys)],
+                no_proposal,
+                present,
+            )
+        )
+    batches, proposal, after = jax.lax.switch(kind, branches)
+    learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
+    replays_after = tuple(
+        ReplayState(buffer, past.replayed) for past, buffer in zip(state.replays, after, strict=True)
+    )
+    return Assignment(kind, learn, tuple(batches), proposal), dataclasses.replace(
+        state, replays=replays_after
+    )
 
 
 def tell(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
-    rollout: Rollout,
-    advantages: Advantages,
-    gamma: float,
+    played: tuple[Played, ...],
     key: PRNGKeyArray,
-    points: Points | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, dict[str, Array]]:
-    """Take in the rollout of an assignment; returns the scalars worth logging. Consumes the key.
+) -> tuple[TeacherState, Metrics]:
+    """Take in what each student played; returns the scalars worth logging. Consumes the key.
 
-    A curriculum with novelty needs the `points` that the student met; the devices of the `mesh`, if there
-    is one, share the work on them.
+    A curriculum with novelty needs the points that the first student met; the devices of the `mesh`, if
+    there is one, share the work on them.
 
-    Three steps, of which only the second, small one depends on the length of the rollout: a loop whose
-    rollouts have many lengths compiles the other two once.
+    What follows is cut into steps of which only the second, small one depends on the length of a rollout: a
+    loop whose rollouts have many lengths compiles the others once.
     """
     if curriculum.replay is None:
-        return state, {"kind": assignment.kind}
-    known = recall(curriculum, state, assignment, points, mesh)
-    verdict = judge(curriculum, known, rollout, advantages, gamma)
-    return absorb(curriculum, state, assignment, known, verdict, key, points, mesh)
+        outcomes = tuple(each.outcomes for each in played)
+        return _source_learned(curriculum, state, assignment, outcomes, key)
+    met = _met(played[0])
+    known = recall(curriculum, state, assignment, met, mesh)
+    verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
+    return absorb(curriculum, state, assignment, known, verdicts, key, met, mesh)
 
 
 class Known(eqx.Module):
     """What the teacher knows of the levels of an assignment before it sees what became of them.
 
-    `max_return` is the best return so far, -inf for levels that are not stored. `novelty` is that of the
-    points under the model of earlier experience.
+    One entry for each level buffer. `max_return` is the best return so far, -inf for levels that are not
+    stored. `novelty` is that of the points under what was learned from earlier ones.
     """
 
-    batch: Recognised
-    max_return: Float[Array, " n"]
+    batches: tuple[Recognised, ...]
+    max_return: tuple[Float[Array, " n"], ...]
     novelty: Float[Array, " n"] | None
 
 
 class Verdict(eqx.Module):
-    """What a rollout says of its levels: a column per score, and what may be believed and remembered.
+    """What a rollout says of its levels: their score, and what may be believed and remembered.
 
-    `first_scores` are those of the first completed episodes, where they decide about the entry.
+    `first_score` is that of the first completed episodes, where it decides about the entry.
     """
 
-    scores: Float[Array, "n s"]
-    first_scores: Float[Array, "n s"] | None
-    completed: Bool[Array, " n"]
+    score: Float[Array, " n"]
+    first_score: Float[Array, " n"] | None
+    outcomes: Outcomes
     max_return: Float[Array, " n"]
 
 
@@ -131,45 +176,51 @@ def recall(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
-    points: Points | None = None,
+    met: Met | None = None,
     mesh: Mesh | None = None,
 ) -> Known:
     """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
-    assert state.replay is not None
 
-    def look_up(buffer: BufferState, assignment: Assignment) -> tuple[Recognised, Float[Array, " n"]]:
-        batch = jax.lax.cond(
-            assignment.kind == REPLAY,
-            lambda: buffers.drawn_from(assignment.slots),
-            lambda: buffers.recognise(buffer, assignment.levels),
+    def look_up(past: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
+        found = jax.lax.cond(
+            kind == REPLAY,
+            lambda: buffers.drawn_from(batch.slots),
+            lambda: buffers.recognise(past.buffer, batch.levels),
         )
-        return batch, buffers.remembered(buffer, MAX_RETURN, batch)
+        return found, buffers.highest_known(past.buffer, MAX_RETURN, found)
 
     # Every device does this and `_store` in full, which is little, rather than wait for others at every step.
-    batch, max_return = side_by_side(mesh, lambda _, *seen: look_up(*seen), state.replay.buffer, assignment)
+    found = [
+        side_by_side(mesh, lambda _, *seen: look_up(*seen), past, batch, assignment.kind)
+        for past, batch in zip(state.replays, assignment.batches, strict=True)
+    ]
     novel = None
-    if curriculum.novelty is not None and state.novelty is not None:
-        novel = novelties.score(curriculum.novelty, state.novelty, _required(points))
-    return Known(batch, max_return, novel)
+    if curriculum.novelty is not None:
+        novel = curriculum.novelty.score(state.novelty, _required(met), state.replays[0].buffer)
+    return Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), novel)
 
 
 def judge(
-    curriculum: Curriculum, known: Known, rollout: Rollout, advantages: Advantages, gamma: float
-) -> Verdict:
-    """The second step: score the rollout. The only one that looks at single steps."""
+    curriculum: Curriculum, known: Known, rollouts: tuple[tuple[Rollout, Advantages], ...]
+) -> tuple[Verdict, ...]:
+    """The second step: score the rollout of each student. The only one that looks at single steps."""
     replay = curriculum.replay
     assert replay is not None
-    if replay.config.unfinished == "score":
-        rollout = with_ends(rollout)
-    outcomes = episode_outcomes(rollout)
-    # All plays of a level in the batch have one best return.
-    best_now = jnp.where(known.batch.together, outcomes.max_return, -jnp.inf).max(axis=1)
-    max_return = jnp.maximum(known.max_return, best_now)
-    inputs = ScoreInputs(rollout, advantages, max_return, gamma, replay.config.repeated, known.novelty)
-    first_scores = None
-    if replay.config.repeated == "last":
-        first_scores = _scores(replay, dataclasses.replace(inputs, episodes="first"))
-    return Verdict(_scores(replay, inputs), first_scores, outcomes.completed, max_return)
+    verdicts = []
+    for student, (rollout, advantages) in enumerate(rollouts):
+        own = min(student, len(known.batches) - 1)
+        if replay.config.unfinished == "score":
+            rollout = with_ends(rollout)
+        outcomes = episode_outcomes(rollout)
+        # All plays of a level in the batch have one best return.
+        best_now = jnp.where(known.batches[own].together, outcomes.max_return, -jnp.inf).max(axis=1)
+        max_return = jnp.maximum(known.max_return[own], best_now)
+        inputs = ScoreInputs(rollout, advantages, outcomes, max_return, replay.config.repeated)
+        first_score = None
+        if replay.config.repeated == "last":
+            first_score = replay.score.compute(dataclasses.replace(inputs, episodes="first"))
+        verdicts.append(Verdict(replay.score.compute(inputs), first_score, outcomes, max_return))
+    return tuple(verdicts)
 
 
 def absorb(
@@ -177,104 +228,50 @@ def absorb(
     state: TeacherState,
     assignment: Assignment,
     known: Known,
-    verdict: Verdict,
+    verdicts: tuple[Verdict, ...],
     key: PRNGKeyArray,
-    points: Points | None = None,
+    met: Met | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, dict[str, Array]]:
-    """The third step: change the buffer, and let the points into the model. Consumes the key."""
-    replay, past = curriculum.replay, state.replay
+) -> tuple[TeacherState, Metrics]:
+    """The third step: change the buffers, and let source and novelty learn. Consumes the key."""
+    replay, novelty = curriculum.replay, curriculum.novelty
     assert replay is not None
-    assert past is not None
-    buffer, scores, valid, novel = past.buffer, verdict.scores, verdict.completed, known.novelty
     replayed = assignment.kind == REPLAY
-    if curriculum.editing is not None and curriculum.editing.children > 1 and novel is not None:
-        # A child without a score cannot enter, however novel it is.
-        best = novelties.most_novel(jnp.where(valid, novel, -jnp.inf), curriculum.editing.children)
-        valid &= best | (assignment.kind != EDIT)
     mix = current_mix(curriculum, state)
-    present, stored = side_by_side(
-        mesh,
-        lambda _, *seen: _store(replay, *seen),
-        *(buffer, assignment, known.batch, dataclasses.replace(verdict, completed=valid), mix),
-    )
-    edit_due = jnp.asarray(False)
+    memory = {} if novelty is None else novelty.memory(state.novelty, _required(met))
+    presents, slots, metrics = [], [], {}
+    for number, past in enumerate(state.replays):
+        batch, verdict = assignment.batches[number], verdicts[number]
+        offered = _columns(curriculum, assignment, verdict, known.novelty)
+        kept = memory | {MAX_RETURN: verdict.max_return}
+        facts = past.buffer, assignment.kind, batch, known.batches[number], offered, kept, mix
+        present, held, stored = side_by_side(mesh, lambda _, *facts: _store(replay, *facts), *facts)
+        presents.append(ReplayState(present, jnp.where(replayed, batch.slots, past.replayed)))
+        slots.append(held)
+        scored = measure.batch_metrics(verdict.score, verdict.outcomes.completed)
+        metrics |= _numbered(number, stored | scored)
+    edit_due = jnp.zeros((), bool)
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
-    slots = jnp.where(replayed, assignment.slots, past.replayed)
-    metrics = {
-        "kind": assignment.kind,
-        **stored,
-        "unscored": jnp.sum(~verdict.completed),
-        "equal_scores": _all_equal(scores[:, 0], verdict.completed),
-    }
-    remembers = None
-    if curriculum.novelty is not None and state.novelty is not None:
-        novelty, drawn = curriculum.novelty, assignment.slots
-        change = jnp.where(valid & replayed, jnp.abs(scores[:, 0] - buffer.scores[drawn, 0]), 0.0)
-        remembers = novelties.adapt(
-            novelty.alpha, replay.config.priority, state.novelty, buffer, replayed, drawn, change
+    after = dataclasses.replace(state, replays=tuple(presents), edit_due=edit_due)
+    if novelty is not None:
+        after, learned = _novelty_learned(
+            curriculum, state, after, assignment, verdicts[0], slots[0], _required(met), key, mesh
         )
-        # What the student learns from; and, while there is nothing to replay, what it meets.
-        enters = replayed | buffers.is_filling(buffer, replay.config)
-        # Not `key` itself: without novelty the same decisions are made with the same bits.
-        fit_key = jax.random.fold_in(key, 1)
-        remembers = novelties.learn(novelty, remembers, _required(points), enters, fit_key, mesh)
-        metrics |= novelties.metrics(novelty, remembers, present)
-    after = TeacherState(ReplayState(present, edit_due, slots), remembers)
-    return after, {**metrics, **_buffer_metrics(replay, current_mix(curriculum, after), present)}
-
-
-def _scores(replay: Replay, inputs: ScoreInputs) -> Float[Array, "n s"]:
-    return jnp.stack([score.compute(inputs) for score in replay.scores], axis=1)
-
-
-def _all_equal(scores: Float[Array, " n"], scored: Bool[Array, " n"]) -> Bool[Array, ""]:
-    """Whether the scores say nothing: at least two levels have one, and it is the same for all."""
-    lowest = jnp.where(scored, scores, jnp.inf).min()
-    highest = jnp.where(scored, scores, -jnp.inf).max()
-    return (scored.sum() > 1) & (lowest == highest)
-
-
-def _store(
-    replay: Replay,
-    buffer: BufferState,
-    assignment: Assignment,
-    batch: Recognised,
-    verdict: Verdict,
-    mix: Float[Array, " s"],
-) -> tuple[BufferState, dict[str, Int[Array, ""]]]:
-    """The buffer after a rollout, and how many levels entered, stayed to the end, and were known already."""
-    seen = verdict.scores, verdict.completed, {MAX_RETURN: verdict.max_return}
-
-    def update() -> tuple[BufferState, dict[str, Array]]:
-        updated = buffers.update(buffer, batch, *seen, replay.config.repeated)
-        none = jnp.zeros((), jnp.int32)
-        return updated, {
-            "inserted": none,
-            "stayed": none,
-            "duplicates": buffers.count_repeats(assignment.slots),
-        }
-
-    def insert() -> tuple[BufferState, dict[str, Array]]:
-        lineage = assignment.parents, assignment.generations
-        offered = (assignment.levels, batch, *seen, *lineage)
-        inserted, info = buffers.insert(buffer, *offered, mix, replay.config, verdict.first_scores)
-        return inserted, {
-            "inserted": info.inserted.sum(),
-            "stayed": (info.inserted & (info.slots >= 0)).sum(),
-            "duplicates": (info.duplicates | info.copies).sum(),
-        }
-
-    return jax.lax.cond(assignment.kind == REPLAY, update, insert)
+        metrics |= learned
+    outcomes = tuple(verdict.outcomes for verdict in verdicts)
+    after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
+    mix = current_mix(curriculum, after)
+    for number, past in enumerate(after.replays):
+        metrics |= _numbered(number, measure.buffer_metrics(past.buffer, mix, replay.config.priority))
+    return after, metrics | source_metrics
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
-    """The present weights of the scores when levels are drawn."""
-    assert curriculum.replay is not None
-    if curriculum.novelty is None or state.novelty is None:
-        return curriculum.replay.mix
-    alpha = novelties.alpha(curriculum.novelty.alpha, state.novelty)
+    """The present weights of the columns of the buffer when levels are drawn."""
+    if state.weight is None:
+        return jnp.ones(1)
+    alpha = weight.alpha(curriculum.alpha, state.weight)
     return jnp.stack([1.0 - alpha, alpha])
 
 
@@ -291,63 +288,179 @@ def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: 
     return chosen[jnp.arange(count) % chosen.shape[0]]
 
 
-def _ask_new(curriculum: Curriculum, key: PRNGKeyArray, num_levels: int) -> Assignment:
-    levels = jax.vmap(curriculum.generate)(jax.random.split(key, num_levels))
+def _propose(
+    curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
+) -> tuple[Batch, Proposal]:
+    levels, proposal = curriculum.source.propose(state.source, key, num_levels)
     nothing = jnp.zeros(num_levels, jnp.int32)
-    learn = jnp.asarray(curriculum.learn_on_new)
-    return Assignment(jnp.asarray(NEW), levels, learn, nothing, nothing - 1, nothing)
+    return Batch(levels, nothing, nothing - 1, nothing), proposal
 
 
-def _required(points: Points | None) -> Points:
-    if points is None:
-        raise ValueError("a curriculum with novelty needs the points that the student met")
-    return points
-
-
-def _ask_replay(
+def _draw(
     replay: Replay, mix: Float[Array, " s"], buffer: BufferState, key: PRNGKeyArray, num_levels: int
-) -> tuple[Assignment, BufferState]:
+) -> tuple[Batch, BufferState]:
     slots, buffer = buffers.sample(buffer, key, num_levels, mix, replay.config.priority)
-    return Assignment(
-        kind=jnp.asarray(REPLAY),
-        levels=buffers.levels_at(buffer, slots),
-        learn=jnp.asarray(True),
-        slots=slots,
-        parents=buffer.parents[slots],
-        generations=buffer.generations[slots],
-    ), buffer
+    levels = buffers.levels_at(buffer, slots)
+    return Batch(levels, slots, buffer.parents[slots], buffer.generations[slots]), buffer
 
 
-def _ask_edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Assignment:
+def _edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Batch:
     # The stored score: an unfinished play left it as it was, several plays of a level share one.
-    slots = select_parents(past.replayed, past.buffer.scores[past.replayed, 0], editing)
+    slots = select_parents(past.replayed, past.buffer.column(REGRET)[past.replayed], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
     parents: Level = buffers.levels_at(past.buffer, slots)
-    return Assignment(
-        kind=jnp.asarray(EDIT),
+    return Batch(
         levels=jax.vmap(editing.edit)(jax.random.split(key, slots.shape[0]), parents),
-        learn=jnp.asarray(False),
         slots=jnp.zeros_like(slots),
         parents=past.buffer.ids[slots],
         generations=past.buffer.generations[slots] + 1,
     )
 
 
-def _buffer_metrics(replay: Replay, mix: Float[Array, " s"], buffer: BufferState) -> dict[str, Array]:
-    """The buffer in numbers; `weighted` means are over the probabilities of replay."""
-    chances = buffers.probabilities(buffer, mix, replay.config.priority)
-    share = buffer.mask / jnp.maximum(buffer.size, 1)
-    metrics = {
-        "buffer_size": buffer.size,
-        "buffer_fill": buffer.size / buffer.capacity,
-        "generation": jnp.sum(share * buffer.generations),
-        "generation_weighted": jnp.sum(chances * buffer.generations),
-        "score_age": jnp.sum(share * buffer.staleness),
-        "largest_chance": jnp.max(chances),
+def _met(played: Played) -> Met | None:
+    return None if played.points is None else Met(played.levels, played.points)
+
+
+def _required(met: Met | None) -> Met:
+    if met is None:
+        raise ValueError("a curriculum with novelty needs the points that the student met")
+    return met
+
+
+class _Offered(eqx.Module):
+    """The rows of a batch as the buffer wants them: one column per score, and which rows have one."""
+
+    scores: Float[Array, "n s"]
+    first_scores: Float[Array, "n s"] | None
+    valid: Bool[Array, " n"]
+
+
+def _columns(
+    curriculum: Curriculum, assignment: Assignment, verdict: Verdict, novel: Float[Array, " n"] | None
+) -> _Offered:
+    valid, editing = verdict.outcomes.completed, curriculum.editing
+    if editing is not None and editing.children > 1 and novel is not None:
+        # A child without a score cannot enter, however novel it is.
+        best = most_novel(jnp.where(valid, novel, -jnp.inf), editing.children)
+        valid &= best | (assignment.kind != EDIT)
+
+    def columns(score: Float[Array, " n"]) -> Float[Array, "n s"]:
+        values = {REGRET: score, NOVELTY: novel}
+        return jnp.stack([values[name] for name in curriculum.columns], axis=1)
+
+    first = None if verdict.first_score is None else columns(verdict.first_score)
+    return _Offered(columns(verdict.score), first, valid)
+
+
+def _store(
+    replay: Replay,
+    buffer: BufferState,
+    kind: Int[Array, ""],
+    batch: Batch,
+    found: Recognised,
+    offered: _Offered,
+    memory: dict[str, Float[Array, "n ..."]],
+    mix: Float[Array, " s"],
+) -> tuple[BufferState, Int[Array, " n"], Metrics]:
+    """The buffer after a rollout; where each level is stored, or -1; and how many entered, stayed to the end
+    of the batch, and were known already."""
+    rows = offered.scores, offered.valid, memory
+
+    def update() -> tuple[BufferState, Array, Metrics]:
+        updated = buffers.update(buffer, found, *rows, replay.config.repeated)
+        none, repeats = jnp.zeros((), jnp.int32), buffers.count_repeats(batch.slots)
+        return updated, batch.slots, {"inserted": none, "stayed": none, "duplicates": repeats}
+
+    def insert() -> tuple[BufferState, Array, Metrics]:
+        lineage = batch.parents, batch.generations
+        inserted, info = buffers.insert(
+            buffer, batch.levels, found, *rows, *lineage, mix, replay.config, offered.first_scores
+        )
+        return (
+            inserted,
+            info.slots,
+            {
+                "inserted": info.inserted.sum(),
+                "stayed": (info.inserted & (info.slots >= 0)).sum(),
+                "duplicates": (info.duplicates | info.copies).sum(),
+            },
+        )
+
+    return jax.lax.cond(kind == REPLAY, update, insert)
+
+
+def _novelty_learned(
+    curriculum: Curriculum,
+    before: TeacherState,
+    after: TeacherState,
+    assignment: Assignment,
+    verdict: Verdict,
+    slots: Int[Array, " n"],
+    met: Met,
+    key: PRNGKeyArray,
+    mesh: Mesh | None,
+) -> tuple[TeacherState, Metrics]:
+    """The state after novelty and its weight have learned from a batch. Consumes the key."""
+    novelty, replay, weights = curriculum.novelty, curriculum.replay, before.weight
+    assert novelty is not None
+    assert replay is not None
+    assert weights is not None
+    buffer, replayed, drawn = before.replays[0].buffer, assignment.kind == REPLAY, assignment.batches[0].slots
+    change = jnp.abs(verdict.score - buffer.column(REGRET)[drawn])
+    weights = weight.adapt(
+        curriculum.alpha,
+        replay.config.priority,
+        weights,
+        buffer=buffer,
+        replayed=replayed,
+        slots=drawn,
+        change=jnp.where(verdict.outcomes.completed & replayed, change, 0.0),
+    )
+    # What the student learns from; and, while there is nothing to replay, what it meets.
+    enters = replayed | buffers.is_filling(buffer, replay.config)
+    # Not `key` itself: without novelty the same decisions are made with the same bits.
+    learned = novelty.learn(before.novelty, met, slots, enters, jax.random.fold_in(key, 1), mesh)
+    present = after.replays[0].buffer
+    rescored = novelty.rescore(learned, present)
+    if rescored is not None:
+        column = present.columns.index(NOVELTY)
+        scores = present.scores.at[:, column].set(jnp.where(present.mask, rescored, 0.0))
+        present = dataclasses.replace(present, scores=scores)
+    first = ReplayState(present, after.replays[0].replayed)
+    after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
+    return after, {
+        "alpha": weight.alpha(curriculum.alpha, weights),
+        "novelty_regret_correlation": measure.rank_correlation(present, REGRET, NOVELTY),
+        **novelty.metrics(learned, present),
     }
-    for index, name in enumerate(buffer.score_names):
-        column = buffer.scores[:, index]
-        metrics[name] = jnp.sum(share * column)
-        metrics[f"{name}_weighted"] = jnp.sum(chances * column)
-        metrics[f"{name}_total"] = jnp.sum(jnp.where(buffer.mask, column, 0.0))
-    return metrics
+
+
+def _source_learned(
+    curriculum: Curriculum,
+    state: TeacherState,
+    assignment: Assignment,
+    outcomes: tuple[Outcomes, ...],
+    key: PRNGKeyArray,
+) -> tuple[TeacherState, Metrics]:
+    """The state after the source has learned, which it does from new levels only. Consumes the key."""
+
+    def learn() -> tuple[Any, Metrics]:
+        # Not `key` itself, which decides about edits.
+        source_key = jax.random.fold_in(key, 2)
+        return curriculum.source.learn(state.source, assignment.proposal, outcomes, source_key)
+
+    if curriculum.replay is None:
+        source, metrics = learn()
+    else:
+        shapes = jax.eval_shape(learn)[1]
+        source, metrics = jax.lax.cond(
+            assignment.kind == NEW, learn, lambda: (state.source, measure.not_measured(shapes))
+        )
+    return dataclasses.replace(state, source=source), {"kind": assignment.kind} | {
+        f"source/{name}": value for name, value in metrics.items()
+    }
+
+
+def _numbered(number: int, metrics: Metrics) -> Metrics:
+    """The first buffer's numbers have plain names."""
+    return metrics if number == 0 else {f"buffer{number}/{name}": value for name, value in metrics.items()}

@@ -9,7 +9,8 @@ from cenie.envs.base import batched_reset
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.level import make_level, stack_levels
-from cenie.envs.maze.observe import _visible
+from cenie.envs.maze.observe import GOAL, WALL, _visible
+from cenie.envs.maze.presets import PRESETS
 from cenie.envs.reset import step_and_restart
 from tests.envs.maze.oracle import Simulator, random_level_values, visible
 
@@ -193,3 +194,10 @@ def test_spaces_have_the_structure_of_the_observation_and_the_number_of_actions(
     assert jax.tree.structure(environment.observation_space) == jax.tree.structure(observation)
     assert environment.observation_space.image.shape == observation.image.shape
     assert environment.action_space.n == 3
+
+
+def test_every_preset_names_its_network_and_the_codes_that_it_sees():
+    """The presets load without JAX, so that they cannot take the codes from the view itself."""
+    for preset in PRESETS.values():
+        assert {"student.network.kind", "student.network.encoder.kind"} <= preset.keys()
+    assert PRESETS["quick"]["student.network.encoder.codes"] == (WALL[0], GOAL[0])

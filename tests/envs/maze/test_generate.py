@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +10,14 @@ import pytest
 
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
+from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.generate import BUDGETS, generate, random_free_tile
 from cenie.envs.maze.level import make_level
+from cenie.envs.reset import step_and_restart, step_only
+from cenie.student.actions import Categorical
+from cenie.student.networks import Decision, Network
+from cenie.student.rollout import collect
 
 KEY = jax.random.key(0)
 WALLS_GOAL = ("wall", "empty", "goal")
@@ -254,3 +260,49 @@ def test_the_designer_sees_the_whole_grid_and_new_noise_at_each_step():
     noise = made.observation.noise[0]
     assert len(np.unique(noise)) == noise.size
     assert 0 <= noise.min() < noise.max() <= 1
+
+
+class AnyTile(Network):
+    """A designer that chooses tiles at random."""
+
+    tiles: int = eqx.field(static=True)
+
+    def initial_memory(self, count):
+        return ()
+
+    def step(self, memory, observation, start):
+        count = start.shape[0]
+        policy = Categorical(jnp.zeros((count, self.tiles)))
+        return (), Decision(policy, jnp.zeros(count), jnp.zeros((count, 1)))
+
+    def sequence(self, memory, observation, start):
+        raise NotImplementedError
+
+
+def test_a_level_is_built_in_a_rollout_without_restarts_and_read_from_its_final_state():
+    made = maze_domain(MazeConfig(size=6)).design("blocks25")
+    environment = made.environment
+    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 40), made.task)
+
+    @functools.partial(jax.jit, static_argnames="advance")
+    def design(advance):
+        designer = AnyTile(tiles=36)
+        return collect(
+            environment, designer, tasks, KEY, environment.max_steps, advance=advance, keep_final_state=True
+        )
+
+    rollout = design(step_only)
+    assert rollout.terminated[:, -1].all()
+    assert rollout.terminated.sum() == 40
+    levels = jax.tree.map(np.asarray, jax.vmap(made.finished_level)(rollout.final_state))
+    assert_valid(levels)
+    for chosen, walls, goal, start in zip(
+        np.asarray(rollout.action),
+        levels.wall_map.reshape(40, -1),
+        levels.goal @ (1, 6),
+        levels.start @ (1, 6),
+    ):
+        assert goal == chosen[25]
+        assert set(np.flatnonzero(walls)) == set(chosen[:25]) - {goal, start}
+    # A restart would have left an empty maze instead.
+    assert not design(step_and_restart).final_state.walls.any()

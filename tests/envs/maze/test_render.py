@@ -2,9 +2,13 @@
 
 import io
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.domain import maze_domain
+from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import make_level
 from cenie.envs.maze.render import gallery, png_bytes, render
 
@@ -29,6 +33,16 @@ def test_walls_border_goal_and_agent_are_drawn_in_their_tiles():
     assert agent - floor
     assert (goal - floor).isdisjoint(agent - floor)
     assert not floor & wall
+
+
+def test_the_domain_draws_levels_and_every_state_of_an_episode():
+    draw = maze_domain(MazeConfig()).render
+    np.testing.assert_array_equal(draw.level(LEVEL), render(LEVEL))
+    states = MazeState(jnp.array([[0, 1], [1, 1], [1, 1]]), jnp.array([0, 0, 3]), jnp.arange(3))
+    frames = draw.episode(LEVEL, states)
+    assert frames.shape == (3, *render(LEVEL).shape)
+    np.testing.assert_array_equal(frames[2], render(LEVEL, [(0, 1, 0), (1, 1, 0), (1, 1, 3)]))
+    np.testing.assert_array_equal(frames[0], render(LEVEL, [(0, 1, 0)]))
 
 
 @pytest.mark.parametrize(("direction", "axis", "sign"), [(0, 1, -1), (1, 0, -1), (2, 1, 1), (3, 0, 1)])

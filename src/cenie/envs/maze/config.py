@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cenie.settings import Problem, setting
+from cenie.spaces import Box, Discrete, Space
 
 Operation = Literal["wall", "empty", "goal", "agent"]
 
@@ -31,6 +32,15 @@ class MazeConfig:
 
     num_edits: int = setting(5, minimum=1, maximum=1000)
     edit_operations: tuple[Operation, ...] = ("wall", "empty", "goal")
+
+    @property
+    def observation_parts(self) -> tuple[Space, ...]:
+        """The codes of 5 x 5 tiles, which the original code divides by 10, and the direction."""
+        return Box((5, 5, 3), 0, 10, "uint8"), Discrete(4)
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(self.num_actions)
 
     @property
     def level_bytes(self) -> int:

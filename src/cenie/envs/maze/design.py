@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from cenie.envs.base import Box, Discrete, Environment, Space
+from cenie.envs.base import Design, Environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.generate import BUDGETS, assemble, choose, place_start
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
+from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
 
 NOISE = 50
@@ -119,6 +120,12 @@ class MazeDesign(Environment):
         border = jnp.broadcast_to(jnp.array(WALL, jnp.uint8), (size + 2, size + 2, 3))
         image = border.at[1:-1, 1:-1].set(inside)
         return DesignObservation(image, state.time, noise)
+
+
+def maze_design(config: MazeConfig, name: str) -> Design:
+    """The designer's environment in the place of the named generator."""
+    environment = MazeDesign(config, name)
+    return Design(environment, design_task(name), environment.finished_level)
 
 
 def design_task(name: str) -> DesignTask:

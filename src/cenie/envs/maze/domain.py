@@ -2,13 +2,16 @@
 
 from functools import partial
 
-from cenie.envs.base import Domain
+from cenie.envs.base import Domain, Renderer
+from cenie.envs.domains import DOMAINS
 from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.design import maze_design
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, to_json
 from cenie.envs.maze.generate import BUDGETS, generate
 from cenie.envs.maze.level import stack_levels, statistics
+from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
 
 
@@ -18,10 +21,13 @@ def maze_domain(config: MazeConfig) -> Domain:
         name="maze",
         environment=Maze(config),
         generators={name: partial(generate, config, name) for name in BUDGETS},
+        roles=DOMAINS["maze"].roles,
         edit=partial(edit, num_edits=config.num_edits, operations=config.edit_operations),
         statistics=statistics,
         suites=suites(),
         stack=stack_levels,
         to_json=to_json,
         from_json=from_json,
+        design=partial(maze_design, config),
+        render=Renderer(level=render, episode=episode_frames),
     )

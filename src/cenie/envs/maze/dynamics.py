@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Box, Discrete, Space
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel
 from cenie.envs.maze.observe import VIEW, MazeObservation, observe
 from cenie.envs.reset import ObservingEnvironment
+from cenie.spaces import Space
 from cenie.types import Step
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
@@ -37,8 +37,8 @@ class Maze(ObservingEnvironment):
         self.reward_decay = config.reward_decay
         self.redraw_direction = config.redraw_direction
         self.max_steps = config.max_steps
-        self.observation_space = _observation_space()
-        self.action_space = Discrete(config.num_actions)
+        self.observation_space = _in_structure(config.observation_parts)
+        self.action_space = config.action_space
 
     def reset(self, key: PRNGKeyArray, level: MazeLevel) -> tuple[MazeObservation, MazeState]:
         """Begin an episode. Consumes the key (used only to redraw the direction, if that is asked for)."""
@@ -77,7 +77,7 @@ def _is_wall(level: MazeLevel, place: Int[Array, " 2"]) -> Bool[Array, ""]:
     return ~inside | jnp.asarray(level.wall_map).reshape(-1).at[y * width + x].get(mode="clip")
 
 
-def _observation_space() -> PyTree:
+def _in_structure(parts: tuple[Space, ...]) -> PyTree:
     """The spaces in the structure of the observation, whose constructor takes arrays only."""
     structure = jax.tree.structure(MazeObservation(jnp.zeros((VIEW, VIEW, 3), jnp.uint8), jnp.int32(0)))
-    return jax.tree.unflatten(structure, [Box((VIEW, VIEW, 3), 0, 10, "uint8"), Discrete(4)])
+    return jax.tree.unflatten(structure, parts)

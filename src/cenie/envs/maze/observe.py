@@ -14,7 +14,7 @@ from cenie.envs.maze.level import MazeLevel
 
 VIEW = 5
 EMPTY, WALL, GOAL = (1, 0, 0), (2, 5, 0), (8, 1, 0)
-"""Codes (object, colour, state) of a tile; networks divide them by 10. An unseen tile is (0, 0, 0)."""
+"""Codes (object, colour, state) of a tile. An unseen tile is (0, 0, 0)."""
 
 
 class MazeObservation(eqx.Module):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import UInt8
 
+from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Place
 
 _FLOOR, _GRID, _WALL = (24, 26, 32), (40, 43, 52), (128, 132, 142)
@@ -42,6 +43,13 @@ def render(
     forward, sideways = across * ahead_x + down * ahead_y, across * ahead_y - down * ahead_x
     paint(where, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
     return image
+
+
+def episode_frames(level: MazeLevel, states: MazeState) -> UInt8[np.ndarray, "time height width 3"]:
+    """A picture for each state of an episode, with the path so far."""
+    places, directions = np.asarray(states.position), np.asarray(states.direction)
+    path = [(int(x), int(y), int(direction)) for (x, y), direction in zip(places, directions, strict=True)]
+    return np.stack([render(level, path[: now + 1]) for now in range(len(path))])
 
 
 def gallery(

@@ -1,0 +1,206 @@
+"""All that has to do with several devices: how work is split over them, how results come back, who writes.
+
+The devices of a run are a mesh of one axis, over which the level axis is split; a run on one device has none,
+and every function here then does the plain thing. Only JAX and NumPy are needed, so that every room may use
+this one.
+
+The devices may belong to several processes (`jax.distributed`), which all run the same program. A process
+can read what lies on its own devices only: results go to the host through `to_host`, and nowhere else.
+
+Each device works on its own rows from beginning to end, and the results are exchanged once. That matters on
+host devices: XLA does not order an exchange in the condition of a loop against the others of the program, and
+devices that wait in different exchanges can wait for ever.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+
+class Devices(NamedTuple):
+    """The devices that run the present program side by side: an axis of `shard_map`, and its size."""
+
+    axis: str
+    number: int
+
+
+# Which devices, and who writes.
+
+
+def level_mesh(count: int) -> Mesh | None:
+    """The first `count` devices, over which the level axis is split; none for a single one."""
+    chosen = jax.devices()[:count]
+    idle = set(range(jax.process_count())) - {device.process_index for device in chosen}
+    if idle:
+        raise ValueError(
+            f"{count} of {jax.device_count()} devices leave {len(idle)} of {jax.process_count()} processes "
+            "without any: start fewer processes, or choose numbers of levels that more devices can share"
+        )
+    return Mesh(np.array(chosen), ("levels",)) if count > 1 else None
+
+
+def is_writer() -> bool:
+    """Whether this process is the one that writes files; all others only compute."""
+    return jax.process_index() == 0
+
+
+def in_any_process(flag: bool) -> bool:
+    """Whether the flag is true in one of the processes, which must all ask: they stop together or not."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+# Placing arrays, and reading them.
+
+
+def everywhere(mesh: Mesh | None) -> Sharding:
+    """The placement of what every device holds in full."""
+    if mesh is None:
+        return SingleDeviceSharding(jax.local_devices()[0])
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def place(mesh: Mesh | None, tree: Any) -> Any:
+    """Put a tree on every device in full."""
+    return _put(tree, everywhere(mesh))
+
+
+def split(mesh: Mesh | None, tree: Any) -> Any:
+    """In a compiled program: split the leading axis of every array over the devices."""
+    if mesh is None:
+        return tree
+    return lax.with_sharding_constraint(tree, _over(mesh))
+
+
+def spread(mesh: Mesh | None, rows: Any) -> Any:
+    """Outside of one: the same for any number of rows; the last is repeated until all have as many."""
+    if mesh is None:
+        return rows
+
+    def pad(array: jax.Array | np.ndarray) -> jax.Array:
+        missing = -array.shape[0] % mesh.size
+        return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
+
+    return _put(jax.tree.map(pad, rows), _over(mesh))
+
+
+def to_host(tree: Any) -> Any:
+    """The tree with NumPy arrays, whole, in every process.
+
+    What is split over the devices of several processes is gathered first: all of them must ask for it. What
+    every device holds in full is read from this process's own, and it may ask alone.
+    """
+
+    def whole(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+            return leaf
+        assert isinstance(leaf.sharding, NamedSharding)  # all that we split is split over a mesh
+        return jax.jit(lambda array: array, out_shardings=everywhere(leaf.sharding.mesh))(leaf)  # pyright: ignore[reportArgumentType]
+
+    return jax.device_get(jax.tree.map(whole, tree))
+
+
+# Sharing work.
+
+
+def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], rows: Any) -> Any:
+    """`function(rows)` of arrays split over the devices, each device for its own rows; it asks no other."""
+    if mesh is None:
+        return function(rows)
+    (axis,) = mesh.axis_names
+    own = PartitionSpec(axis)
+    return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(rows)
+
+
+def averaged(mesh: Mesh | None, function: Callable[..., Any], same: Any, rows: Any) -> Any:
+    """The mean over devices of `function(same, rows)`, each with its own rows and all with the `same`.
+
+    It may be a gradient: without `check_vma` that inside is the gradient of the local function, so that the
+    mean is right; with it, JAX has already added the devices up and a mean would be wrong.
+    """
+    if mesh is None:
+        return function(same, rows)
+    (axis,) = mesh.axis_names
+    return jax.shard_map(
+        lambda same, rows: lax.pmean(function(same, rows), axis),
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(axis)),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )(same, rows)
+
+
+def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(devices, *arguments)` on every device of the mesh, each with all of the arguments.
+
+    All devices must come to the same result. Without a mesh, `devices` is None.
+    """
+    if mesh is None:
+        return function(None, *arguments)
+    (axis,) = mesh.axis_names
+    everything = PartitionSpec()
+    return jax.shard_map(
+        lambda *arguments: function(Devices(axis, mesh.size), *arguments),
+        mesh=mesh,
+        in_specs=everything,
+        out_specs=everything,
+        check_vma=False,
+    )(*arguments)
+
+
+def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) -> Any:
+    """`function(*rows)` of trees whose arrays have a leading axis of rows, as has every array it returns.
+
+    The function must treat each row by itself. Neighbouring rows go to different devices.
+    """
+    if devices is None:
+        return function(*rows)
+    count = jax.tree.leaves(rows)[0].shape[0]
+    parts = function(*_own(devices, rows)[0])
+
+    def joined(part: jax.Array) -> jax.Array:
+        all_parts = lax.all_gather(part, devices.axis, axis=1)
+        return all_parts.reshape(-1, *part.shape[1:])[:count]
+
+    return jax.tree.map(joined, parts)
+
+
+def summed(devices: Devices | None, function: Callable[..., jax.Array], *rows: jax.Array) -> jax.Array:
+    """The sum over rows `function(real, *rows)`; it must count only those rows whose mask `real` is true."""
+    if devices is None:
+        return function(jnp.ones(rows[0].shape[0], bool), *rows)
+    own, real = _own(devices, rows)
+    return lax.psum(function(real, *own), devices.axis)
+
+
+def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:
+    """This device's rows, the last one repeated until all devices have as many; and which are no copies."""
+    count = jax.tree.leaves(rows)[0].shape[0]
+    turns = jnp.arange(-(-count // devices.number))
+    index = turns * devices.number + lax.axis_index(devices.axis)
+    return jax.tree.map(lambda array: array[jnp.minimum(index, count - 1)], rows), index < count
+
+
+def _put(tree: Any, sharding: Sharding) -> Any:
+    """`jax.device_put`; over several processes it takes NumPy arrays only, the same ones in all of them."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+
+    def put(leaf: Any) -> Any:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return jax.device_put(np.asarray(leaf), sharding)
+
+    return jax.tree.map(put, tree)
+
+
+def _over(mesh: Mesh) -> NamedSharding:
+    (axis,) = mesh.axis_names
+    return NamedSharding(mesh, PartitionSpec(axis))

@@ -1,0 +1,69 @@
+"""Presets of the maze: settings by their paths, with the source of every value. Imports no JAX.
+
+`paper` is the setting of the CENIE paper (its hyper-parameter table, with the resolutions of its open
+points recorded in `docs/decisions.md`). `quick` learns visibly in minutes on two CPU cores;
+its figures are not comparable with published ones. `dcd` is the setting of the code that PLR-perp and ACCEL
+were published with, for comparisons with its figures.
+
+What a preset says of a teacher counts for the methods that have such a setting.
+"""
+
+from typing import Any
+
+# The student of the paper and of the original code; its sizes are the defaults of the settings.
+_CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
+
+_LONG_RUN = {
+    "run.suite": "cenie8",
+    "run.evaluate_every": 250,  # original code: every 250 updates
+    "run.episodes": 10,  # original code: 10 episodes in training
+    "run.final_episodes": 100,  # original code: 100 episodes per level
+    "run.checkpoint_every": 100,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "updates": 650,
+        "env.num_actions": 3,
+        "student.num_levels": 64,
+        "student.num_steps": 256,
+        "student.network.kind": "lstm",
+        "student.network.encoder.kind": "bits",
+        "student.network.encoder.size": 64,
+        "student.network.encoder.codes": (2, 8),  # object codes of wall and goal
+        "student.network.memory_size": 64,
+        "student.network.forget_bias": 1.0,
+        "student.ppo.learning_rate": 1e-3,
+        "student.ppo.final_learning_rate_fraction": 0.05,
+        "student.ppo.entropy_coef": 0.005,
+        "student.ppo.gamma": 0.99,
+        "student.ppo.epochs": 4,
+        "student.ppo.minibatches": 4,
+        # A few hundred updates cannot afford to spend most of a batch on one level.
+        "teacher.replay.priority.temperature": 1.0,
+        "run.suite": "cenie8-sym",
+        "run.evaluate_every": 100,
+        "run.episodes": 1,
+        "run.final_episodes": 5,
+        "run.checkpoint_every": 50,
+    },
+    # Minigrid column of the paper's hyper-parameter table; the rest are the defaults of the settings.
+    "paper": {
+        "updates": 30_000,  # 30k PPO updates
+        "env.reward_decay": 1.0,  # 1 - t/H, without the 0.9 of the original code
+        "teacher.replay.schedule": "fixed",  # its listings decide by the replay rate alone
+        "teacher.replay.priority.staleness_coef": 0.5,  # table
+        **_CONV_LSTM,
+        **_LONG_RUN,
+    },
+    # The original code's maze configs with 0 to 60 blocks.
+    "dcd": {
+        "updates": 20_000,  # its published checkpoints
+        "student.ppo.bootstrap_at_rollout_end": False,
+        "teacher.replay.insertion": "raw",
+        "teacher.replay.repeated": "last",
+        "teacher.edit.parents": "easy",
+        **_CONV_LSTM,
+        **_LONG_RUN,
+    },
+}

@@ -1,0 +1,102 @@
+"""What was played in a cycle: the record that the student fills in and the teacher reads."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from cenie.types import Advantages, Level, Rollout
+
+
+class Points(eqx.Module):
+    """State-action pairs of each level, and which of them exist."""
+
+    values: Float[Array, "n t d"]
+    valid: Bool[Array, "n t"]
+
+
+class Outcomes(eqx.Module):
+    """The completed episodes of each level: how many, how many solved, and their returns and lengths.
+
+    Without a completed episode `max_return` is -inf and the means are 0.
+    """
+
+    finished: Int[Array, " n"]
+    solved: Int[Array, " n"]
+    mean_return: Float[Array, " n"]
+    max_return: Float[Array, " n"]
+    mean_length: Float[Array, " n"]
+
+    @property
+    def completed(self) -> Bool[Array, " n"]:
+        """At least one episode was completed: the level has a score."""
+        return self.finished > 0
+
+
+class Played(eqx.Module):
+    """A batch of levels, what a student did on them, and how it fared.
+
+    `points` are there if the curriculum needs them.
+    """
+
+    levels: Level
+    rollout: Rollout
+    advantages: Advantages
+    outcomes: Outcomes
+    points: Points | None = None
+
+
+class Episodes(eqx.Module):
+    """For each step: the episode it belongs to. `length` is 0 on the unfinished tail."""
+
+    first: Int[Array, "n t"]
+    last: Int[Array, "n t"]
+    length: Int[Array, "n t"]
+
+
+def episode_outcomes(rollout: Rollout) -> Outcomes:
+    """Count and summarise the completed episodes of each level."""
+    done = rollout.done
+    finished = done.sum(axis=1)
+    returns = _running_return(rollout.reward, _begins(done))
+    episodes = jnp.maximum(finished, 1)
+    return Outcomes(
+        finished=finished,
+        solved=(rollout.solved & done).sum(axis=1),
+        mean_return=jnp.where(done, returns, 0.0).sum(axis=1) / episodes,
+        max_return=jnp.where(done, returns, -jnp.inf).max(axis=1),
+        mean_length=(episodes_of(done).length > 0).sum(axis=1) / episodes,
+    )
+
+
+def with_ends(rollout: Rollout) -> Rollout:
+    """The rollout with an end at its last step where a level has completed no episode, so that it is scored.
+
+    Such an episode counts with what was seen of it: its return so far, not solved. Advantages do not change.
+    """
+    truncated = rollout.truncated.at[:, -1].max(~rollout.done.any(axis=1))
+    return eqx.tree_at(lambda r: r.truncated, rollout, truncated)
+
+
+def _begins(done: Bool[Array, "n t"]) -> Bool[Array, "n t"]:
+    """The first step of each episode; a rollout begins with a new episode."""
+    return jnp.roll(done, 1, axis=1).at[:, 0].set(True)
+
+
+def episodes_of(done: Bool[Array, "n t"]) -> Episodes:
+    """The episode of each step, from the flags at the ends of episodes."""
+    steps = done.shape[1]
+    index = jnp.broadcast_to(jnp.arange(steps), done.shape)
+    first = lax.cummax(jnp.where(_begins(done), index, 0), axis=1)
+    last = lax.cummin(jnp.where(done, index, steps), axis=1, reverse=True)
+    return Episodes(first, last, jnp.where(last < steps, last - first + 1, 0))
+
+
+def _running_return(reward: Float[Array, "n t"], begins: Bool[Array, "n t"]) -> Float[Array, "n t"]:
+    """Undiscounted return of the current episode up to and including each step."""
+
+    def join(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+        return jnp.where(right[1], right[0], left[0] + right[0]), left[1] | right[1]
+
+    return jax.lax.associative_scan(join, (reward, begins), axis=1)[0]

@@ -1,0 +1,55 @@
+"""Where new levels come from: a source proposes them, and may learn from what became of its proposals."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from cenie.teach.played import Outcomes
+from cenie.types import Level
+
+SourceState = PyTree[Any]
+Proposal = PyTree[Any]
+"""What a source needs to remember of its proposal in order to learn from it, such as the design episode."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A maker of levels. Its methods are pure; what it remembers is its state, a pytree of arrays."""
+
+    def init(self, key: PRNGKeyArray) -> SourceState:
+        """The state before the first proposal. Consumes the key."""
+        ...
+
+    def propose(self, state: SourceState, key: PRNGKeyArray, count: int) -> tuple[Level, Proposal]:
+        """`count` levels along a leading axis. Consumes the key."""
+        ...
+
+    def learn(
+        self, state: SourceState, proposal: Proposal, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
+    ) -> tuple[SourceState, dict[str, Array]]:
+        """Take in how each student fared on the proposed levels; returns what to log. Consumes the key.
+
+        Called after new levels only, never after replayed or edited ones.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RandomSource:
+    """Levels drawn one by one from a fixed generator, which learns nothing."""
+
+    generate: Callable[[PRNGKeyArray], Level]
+
+    def init(self, key: PRNGKeyArray) -> tuple[()]:
+        return ()
+
+    def propose(self, state: tuple[()], key: PRNGKeyArray, count: int) -> tuple[Level, tuple[()]]:
+        return jax.vmap(self.generate)(jax.random.split(key, count)), ()
+
+    def learn(
+        self, state: tuple[()], proposal: tuple[()], feedback: tuple[Outcomes, ...], key: PRNGKeyArray
+    ) -> tuple[tuple[()], dict[str, Array]]:
+        return state, {}

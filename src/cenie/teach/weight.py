@@ -1,0 +1,66 @@
+"""How much novelty counts beside regret when levels are drawn (alpha of CENIE Eq. 5)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from cenie.teach import priority
+from cenie.teach.buffer import BufferState
+from cenie.teach.config import Adaptive, Alpha, Constant, Linear, PriorityConfig
+from cenie.teach.curriculum import NOVELTY, REGRET, WeightState
+
+_RANGE = (0.05, 0.95)
+"""The adaptive weight stays inside, so that it can always learn that the other ranking is better."""
+
+
+def init(config: Alpha) -> WeightState:
+    """The state before the first replay."""
+    start = jnp.clip(config.start, *_RANGE) if isinstance(config, Adaptive) else jnp.float32(0.5)
+    return WeightState(jnp.zeros((), jnp.int32), jnp.log(start / (1.0 - start)))
+
+
+def alpha(config: Alpha, state: WeightState) -> Float[Array, ""]:
+    """The present weight of novelty."""
+    match config:
+        case Constant():
+            return jnp.float32(config.value)
+        case Linear():
+            passed = jnp.minimum(state.replays / config.replays, 1.0)
+            return config.start + (config.end - config.start) * passed
+        case Adaptive():
+            return jax.nn.sigmoid(state.log_odds)
+
+
+def adapt(
+    config: Alpha,
+    priorities: PriorityConfig,
+    state: WeightState,
+    *,
+    buffer: BufferState,
+    replayed: Bool[Array, ""],
+    slots: Int[Array, " n"],
+    change: Float[Array, " n"],
+) -> WeightState:
+    """After a replay: move the adaptive weight towards the ranking that chose levels of more `change`.
+
+    Each ranking gets the change of the drawn levels, weighted by how much likelier it alone would have
+    drawn them than the mixture did (as if it had drawn the batch itself), and the log-odds move by the
+    normalised difference. `buffer` is the one from which the batch was drawn.
+    """
+    replays = state.replays + replayed
+    if not isinstance(config, Adaptive):
+        return WeightState(replays, state.log_odds)
+    regret, novel = (
+        priority.transformed(
+            column, priority.ranks(column, buffer.ids, buffer.mask, priorities), buffer.mask, priorities
+        )[slots]
+        for column in (buffer.column(REGRET), buffer.column(NOVELTY))
+    )
+    weight = jax.nn.sigmoid(state.log_odds)
+    mixture = jnp.maximum(weight * novel + (1.0 - weight) * regret, jnp.finfo(jnp.float32).tiny)
+    for_novelty, for_regret = (jnp.sum(change * part / mixture) for part in (novel, regret))
+    total = for_novelty + for_regret
+    moved = state.log_odds + config.rate * (for_novelty - for_regret) / jnp.where(total > 0, total, 1.0)
+    low, high = (jnp.log(edge / (1.0 - edge)) for edge in _RANGE)
+    log_odds = jnp.where(replayed & jnp.isfinite(moved), jnp.clip(moved, low, high), state.log_odds)
+    return WeightState(replays, log_odds)
