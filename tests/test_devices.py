@@ -124,7 +124,6 @@ def test_two_processes_read_what_lies_on_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) -> None:
     """Evaluations, checkpoints and a resume included."""
     together, alone, temporary = (tmp_path / name for name in ("together", "alone", "temporary"))
