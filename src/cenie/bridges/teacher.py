@@ -23,7 +23,7 @@ from cenie.bridges.levels import LevelCodec
 from cenie.run import checkpoint
 from cenie.run.compilation import kept_programs
 from cenie.run.watch import Watch
-from cenie.settings import Problem, SettingsError
+from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import buffer as buffers
 from cenie.teach import teacher
@@ -406,15 +406,7 @@ class _Arguments:
         return {path: new.item() if isinstance(new, np.generic) else new for path, new in value.items()}
 
     def _wrong(self, name: str, rule: str, value: Any) -> None:
-        self.problems.append(Problem(name, f"{rule}, got {_show(value)}"))
-
-
-def _show(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to write out whole numbers of thousands of digits.
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."
+        self.problems.append(Problem(name, f"{rule}, got {show(value)}"))
 
 
 def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) -> None:
@@ -441,7 +433,7 @@ def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> lis
         return rows
     array = _array(name, values)
     if array.ndim < 2:
-        raise ValueError(f"{name}: expected an array [level, step] or a list of rows, got {_show(values)}")
+        raise ValueError(f"{name}: expected an array [level, step] or a list of rows, got {show(values)}")
     steps, levels = array.shape[:2]
     if layout == "time-first":
         if levels != num_levels:
