@@ -48,7 +48,7 @@ class WalkerLevel(eqx.Module):
 
 
 def make_level(
-    seed: int, *, hardcore: bool = False, time_limit: int = 2000, **parameters: float
+    seed: int, *, hardcore: bool = False, time_limit: int = 2000, **parameters: int | float
 ) -> WalkerLevel:
     """A level of host arrays from plain values; a parameter that is not named has its lowest value.
 

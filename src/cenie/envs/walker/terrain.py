@@ -17,7 +17,7 @@ from cenie.envs.walker.level import WalkerLevel
 POINTS = 200
 """Points of the ground line."""
 BOXES = 48
-"""More boxes than any level can have."""
+"""More boxes than any level has, unless it draws several pits of no width at all (each has a chance of 1e-7)."""
 STEP = 14 / 30
 """The distance of two points in x, and the unit of all heights and widths of a level."""
 BASE = 400 / 30 / 4
@@ -46,21 +46,21 @@ class Terrain(eqx.Module):
     A box is (left, bottom, right, top). An unused one lies far beyond the course, where nothing touches it.
     """
 
-    x: Float[Array, " 200"]
-    y: Float[Array, " 200"]
-    boxes: Float[Array, "48 4"]
-    num_boxes: Int[Array, ""]
-    push: Float[Array, ""]
+    x: Float[Array, "*n 200"]
+    y: Float[Array, "*n 200"]
+    boxes: Float[Array, "*n 48 4"]
+    num_boxes: Int[Array, "*n"]
+    push: Float[Array, "*n"]
     """The force in x on the hull in the first step, part of the level."""
-    time_limit: Int[Array, ""]
+    time_limit: Int[Array, "*n"]
     """The length of an episode, part of the level."""
 
 
 class Chances(eqx.Module):
     """All that is random in a terrain, uniform in [0, 1): a row for each point, with `SIZE` and so on."""
 
-    points: Float[Array, "200 5"]
-    push: Float[Array, ""]
+    points: Float[Array, "*n 200 5"]
+    push: Float[Array, "*n"]
 
 
 class _Rules(NamedTuple):
@@ -236,7 +236,8 @@ def _boxes(rules: _Rules, obstacles: _Obstacle) -> tuple[Float[Array, "48 4"], I
     used = (each < count).reshape(-1)
     place = jnp.where(used, jnp.cumsum(used) - 1, BOXES)
     unused = jnp.broadcast_to(jnp.array([_FAR, 0.0, _FAR + 1.0, 1.0]), (BOXES, 4))
-    return unused.at[place].set(boxes.reshape(-1, 4), mode="drop"), jnp.sum(used, dtype=jnp.int32)
+    filled = unused.at[place].set(boxes.reshape(-1, 4), mode="drop")
+    return filled, jnp.minimum(jnp.sum(used, dtype=jnp.int32), BOXES)
 
 
 def _choose(chance: Float[Array, ""], options: int | Int[Array, ""]) -> Int[Array, ""]:
