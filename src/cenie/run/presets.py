@@ -6,7 +6,9 @@ from typing import Any
 from cenie import settings
 from cenie.envs.domains import DOMAINS
 from cenie.run.config import Config, check_names, config_type
-from cenie.settings import Problem, SettingsError, show
+from cenie.settings import Problem, SettingsError, Where, show
+
+_ABSENT: Any = object()
 
 
 def preset(domain: str, method: str, name: str, overrides: dict[str, Any] | None = None) -> Config:
@@ -17,19 +19,25 @@ def preset(domain: str, method: str, name: str, overrides: dict[str, Any] | None
         raise SettingsError([Problem("preset", f"must be one of {', '.join(presets)}, got {show(name)}")])
     config = config_type(domain, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
-    chosen = {path: value for path, value in presets[name].items() if _has(data, path)}
+    chosen = {}
+    for path, value in presets[name].items():
+        if isinstance(value, Where):
+            if _at(data, value.path) in (None, _ABSENT):
+                continue
+            value = value.value
+        # Presets are written for all methods of a domain: not every method has every setting of a teacher.
+        if not path.startswith("teacher.") or _at(data, path) is not _ABSENT:
+            chosen[path] = value
     return _with_decay(settings.replace(settings.replace(config, chosen), overrides or {}))
 
 
-def _has(data: Any, path: str) -> bool:
-    """Whether a method has the setting: presets are written for all methods of a domain."""
-    if not path.startswith("teacher."):
-        return True
+def _at(data: Any, path: str) -> Any:
+    """The value at a dotted path; `_ABSENT` if there is no such setting."""
     for name in path.split("."):
         if not isinstance(data, dict) or name not in data:
-            return False
+            return _ABSENT
         data = data[name]
-    return True
+    return data
 
 
 def _with_decay(config: Config) -> Config:
