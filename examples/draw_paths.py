@@ -9,7 +9,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from cenie.envs.maze.render import gallery, png_bytes
+from cenie.envs.maze.render import gallery
+from cenie.envs.pictures import png_bytes
 from cenie.run import checkpoint
 from cenie.run.build import build
 from cenie.run.config import load_config
