@@ -18,14 +18,17 @@ def sheet(
     pictures: Sequence[UInt8[np.ndarray, "_ _ 3"]], columns: int, gap: int = 8
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Pictures side by side, `columns` in a row, on white; smaller ones are centred in their place."""
-    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
-    rows = -(-len(pictures) // columns)
-    paper = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), _PAPER, np.uint8)
-    for number, picture in enumerate(pictures):
-        row, column = divmod(number, columns)
-        top = gap + row * (height + gap) + (height - picture.shape[0]) // 2
-        left = gap + column * (width + gap) + (width - picture.shape[1]) // 2
-        paper[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+    width = max(picture.shape[1] for picture in pictures)
+    rows = [pictures[first : first + columns] for first in range(0, len(pictures), columns)]
+    heights = [max(picture.shape[0] for picture in row) for row in rows]
+    size = sum(heights) + (len(rows) + 1) * gap, columns * (width + gap) + gap, 3
+    paper, above = np.full(size, _PAPER, np.uint8), gap
+    for row, height in zip(rows, heights):
+        for column, picture in enumerate(row):
+            top = above + (height - picture.shape[0]) // 2
+            left = gap + column * (width + gap) + (width - picture.shape[1]) // 2
+            paper[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+        above += height + gap
     return paper
 
 

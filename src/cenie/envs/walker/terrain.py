@@ -24,6 +24,8 @@ BASE = 400 / 30 / 4
 """The height of the ground at the start."""
 START_PAD = 20
 """Points before the first obstacle, all at the height of the start."""
+FINISH = (POINTS - 10) * STEP
+"""Where the course ends."""
 PUSH = 5.0
 """The largest force in x on the hull in the first step."""
 
