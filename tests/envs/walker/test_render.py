@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cenie.envs.walker.level import make_level
-from cenie.envs.walker.render import _STANDING, _on_host, frame, gallery, render
+from cenie.envs.walker.render import STANDING, frame, gallery, render, terrain_on_host
 from cenie.envs.walker.terrain import BASE, FINISH, STEP
 
 SCALE = 10
@@ -46,7 +46,7 @@ def test_flat_ground_is_grass_on_earth_below_the_sky():
 @pytest.mark.parametrize("parameters", [{"stump_low": 3, "stump_high": 3}, {"pit_low": 5, "pit_high": 5}])
 def test_boxes_and_pits_are_where_the_terrain_has_them(parameters):
     level = make_level(0, **parameters)
-    terrain = _on_host(level)
+    terrain = terrain_on_host(level)
     image = render(level, scale=SCALE)
     bottom = terrain.y.min() - 1.2
     boxes = terrain.boxes[: int(terrain.num_boxes)]
@@ -61,8 +61,8 @@ def test_boxes_and_pits_are_where_the_terrain_has_them(parameters):
 
 
 def test_a_frame_follows_the_walker_and_legs_are_told_apart():
-    terrain = _on_host(FLAT)
-    spread = _STANDING.copy()
+    terrain = terrain_on_host(FLAT)
+    spread = STANDING.copy()
     spread[1:3, 0] -= 0.6
     spread[3:, 0] += 0.6
     for distance in (0.0, 40.0):
@@ -77,8 +77,8 @@ def test_a_frame_follows_the_walker_and_legs_are_told_apart():
 
 
 def test_the_walker_turns_with_its_angle():
-    terrain = _on_host(FLAT)
-    poses = _STANDING + np.array([10.0, 1.0, 0.0])
+    terrain = terrain_on_host(FLAT)
+    poses = STANDING + np.array([10.0, 1.0, 0.0])
     poses[0, 2] = np.pi / 2
     image = frame(FLAT, terrain, poses, scale=20)
     nose = colours(image, [(poses[0, 0], poses[0, 1] + 0.9)], BASE - 4.2, 20, poses[0, 0] - 5.0)[0]
@@ -87,10 +87,10 @@ def test_the_walker_turns_with_its_angle():
 
 def test_the_camera_keeps_the_walker_in_the_picture_on_steep_courses():
     level = make_level(0, stair_low=5, stair_high=5, stair_steps=9, roughness=10)
-    terrain = _on_host(level)
+    terrain = terrain_on_host(level)
     assert np.ptp(terrain.y) > 15
     for place in range(20, 190, 10):
-        poses = _STANDING.copy()
+        poses = STANDING.copy()
         poses[:, :2] += [terrain.x[place] - poses[0, 0], terrain.y[place] - BASE]
         image = frame(level, terrain, poses, scale=8).astype(int)
         purple = (image[..., 2] > image[..., 0] + 40) & (image[..., 0] > image[..., 1] + 25)

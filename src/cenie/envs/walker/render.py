@@ -34,7 +34,7 @@ _WINDOW = (20.0, 40 / 3)
 """Width and height of what is seen of an episode, as in gym."""
 _BEHIND = 5.0
 """How much of the window lies behind the hull."""
-_STANDING = np.array(
+STANDING = np.array(
     [(4.66, 5.68, 0.0), (4.69, 4.85, 0.04), (4.66, 3.72, -0.1), (4.71, 4.85, 0.08), (4.70, 3.72, -0.06)]
 )
 """Where the bodies are when an episode begins."""
@@ -63,6 +63,10 @@ class _View:
     def y(self) -> Float[np.ndarray, "height 1"]:
         return np.float32(self.bottom + (np.arange(self.pixels.shape[0])[::-1, None] + 0.5) / self.scale)
 
+    @property
+    def top(self) -> float:
+        return self.bottom + self.pixels.shape[0] / self.scale
+
     def crop(self, left: float, bottom: float, right: float, top: float) -> "_View":
         """What lies within these bounds, and a little more; it paints on the same picture."""
         height, width, _ = self.pixels.shape
@@ -87,13 +91,13 @@ class _View:
 
 def render(level: WalkerLevel, *, scale: int = 10) -> UInt8[np.ndarray, "height width 3"]:
     """The whole course of a level from the start to the end, with the walker at the start."""
-    terrain = _on_host(level)
+    terrain = terrain_on_host(level)
     boxes = terrain.boxes[: int(terrain.num_boxes)]
-    lowest = min(terrain.y.min(), *boxes[:, 1], BASE)
-    highest = max(terrain.y.max(), *boxes[:, 3], BASE + 2.5)
+    lowest = float(min(terrain.y.min(), *boxes[:, 1], BASE))
+    highest = float(max(terrain.y.max(), *boxes[:, 3], BASE + 2.5))
     view = _empty_view(0.0, lowest - 1.2, (POINTS - 1) * STEP, highest - lowest + 3.2, scale)
     _paint_world(view, level, terrain)
-    _paint_walker(view, _STANDING)
+    _paint_walker(view, STANDING)
     return _finished(view)
 
 
@@ -106,8 +110,8 @@ def episode_frames(
     level: WalkerLevel, states: WalkerState, *, scale: int = 20
 ) -> UInt8[np.ndarray, "time height width 3"]:
     """A picture for each state of an episode, seen by a camera that follows the hull."""
-    terrain = _on_host(level)
-    poses = np.asarray(jax.vmap(body_poses)(states), np.float64)
+    terrain = terrain_on_host(level)
+    poses = np.asarray(body_poses(states), np.float64)
     return np.stack([frame(level, terrain, pose, scale=scale) for pose in poses])
 
 
@@ -117,14 +121,15 @@ def frame(
     """What surrounds a walker whose bodies are at (x, y, angle)."""
     x, y, _ = poses[0]
     # On steep courses the walker comes before the ground.
-    bottom = np.clip(_smooth_ground(terrain, x + 3.0) - 4.2, y + 3.5 - _WINDOW[1], y - 4.5)
+    (ground,) = _smooth_ground(terrain, np.array([x + 3.0]))
+    bottom = np.clip(ground - 4.2, y + 3.5 - _WINDOW[1], y - 4.5)
     view = _empty_view(x - _BEHIND, float(bottom), *_WINDOW, scale)
     _paint_world(view, level, terrain)
     _paint_walker(view, poses)
     return _finished(view)
 
 
-def _on_host(level: WalkerLevel) -> Terrain:
+def terrain_on_host(level: WalkerLevel) -> Terrain:
     return jax.tree.map(np.asarray, _terrain(level))
 
 
@@ -150,18 +155,19 @@ def _paint_sky(view: _View, seed: int) -> None:
     """A sky that is bright at the horizon, clouds, and two ranges of hills that pass by slowly."""
     height = np.linspace(1.0, 0.0, view.pixels.shape[0], dtype=np.float32)[:, None, None]
     view.pixels[:] = np.float32(_SKY_BELOW) + height * (np.float32(_SKY_ABOVE) - np.float32(_SKY_BELOW))
-    top, middle = view.y[0, 0], view.y[0, 0] - 0.5 * (view.y[0, 0] - view.bottom)
     rng = np.random.default_rng(seed)
     for place in np.arange(0.0, 100.0, 9.0) + rng.uniform(-3.0, 3.0, 12):
         x = view.left + place - 0.1 * view.left
-        y = top - rng.uniform(0.08, 0.3) * (top - view.bottom)
+        y = view.top - rng.uniform(0.08, 0.3) * (view.top - view.bottom)
         for offset, size in ((-1.0, 0.5), (0.0, 0.8), (1.1, 0.6)):
             part = view.crop(x + offset - 2.0, y - 1.0, x + offset + 2.0, y + 1.0)
             distance = np.hypot((part.x - x - offset) / 1.6, part.y - y - 0.3 * size) - 0.7 * size
             part.paint(np.where(part.y > y - 0.2, distance, 1.0), _CLOUD, 0.55)
     for slowness, rise, colour in _HILLS:
         x = view.x - (1.0 - slowness) * view.left + 10.0 * rise
-        hills = middle - 1.5 + rise + 0.9 * np.sin(0.31 * x) + 0.5 * np.sin(0.73 * x + rise)
+        hills = (
+            (view.bottom + view.top) / 2 - 1.5 + rise + 0.9 * np.sin(0.31 * x) + 0.5 * np.sin(0.73 * x + rise)
+        )
         view.paint(view.y - hills, colour)
 
 
@@ -179,7 +185,7 @@ def _paint_ground(view: _View, terrain: Terrain) -> None:
         view.paint(np.maximum(distance, depth - thick), colour)
 
 
-def _smooth_ground(terrain: Terrain, x: float | np.ndarray) -> np.ndarray:
+def _smooth_ground(terrain: Terrain, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """The height of the ground without its obstacles and pits."""
     smooth = np.convolve(np.pad(terrain.y, 25, mode="edge"), np.full(51, 1 / 51), mode="valid")
     return np.float32(np.interp(x, terrain.x, smooth))
