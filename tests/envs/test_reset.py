@@ -1,15 +1,20 @@
-"""The auto-reset rule: the same level again, and the observation before the restart is not lost."""
+"""Steps of a batch: restarts of the same level, the observation before them, and several devices."""
+
+import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Environment, batched_reset
-from cenie.envs.reset import ObservingEnvironment, step_and_restart
+from cenie import devices
+from cenie.envs.base import Environment
+from cenie.envs.reset import ObservingEnvironment, step_and_restart, step_only
 from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
+from tests.teach.exchanges import exchanges_in_conditions
 
 LEVELS = jnp.array([2, 3, 5], jnp.int32)
 KEY = jax.random.key(0)
@@ -52,7 +57,7 @@ class ObservingCountDown(ObservingEnvironment):
 
 
 def played(environment, steps=10):
-    _, state = batched_reset(environment, KEY, LEVELS)
+    _, state = jax.vmap(environment.reset)(jax.random.split(KEY, 3), LEVELS)
 
     def step(state, key):
         made, final = step_and_restart(environment, key, LEVELS, state, jnp.zeros(3, jnp.int32))
@@ -99,3 +104,36 @@ def test_every_level_gets_its_own_key():
     drawn = np.concatenate([final, made.observation[2:]])
     assert len(np.unique(drawn)) == 6, "steps and restarts of all levels draw independently"
     np.testing.assert_array_equal(made.observation[:2], final[:2])
+
+
+class Searching(Environment):
+    """Counts down too, but looks for something in each step, which takes as long as the level says."""
+
+    max_steps: int = eqx.field(static=True, default=9)
+    observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
+    action_space: Space = eqx.field(static=True, default=Discrete(1))
+
+    def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
+        return level[None], level
+
+    def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+        found = jax.lax.while_loop(lambda n: n * n < 50 * level, lambda n: n + 1, state * 0)
+        return count_down(key, level, jnp.minimum(state, found))
+
+
+@pytest.mark.parametrize("advance", [step_and_restart, step_only])
+def test_devices_do_not_wait_for_the_loops_of_each_others_environments(advance):
+    mesh = devices.level_mesh(2)
+    levels = jnp.array([2, 5, 3, 4])
+    rows = devices.spread(mesh, (levels, levels, jnp.zeros(4, jnp.int32)))
+
+    def compiled(mesh):
+        step = functools.partial(advance, Searching(), KEY, mesh=mesh)
+        return jax.jit(lambda *rows: step(*rows)).lower(*rows).compile()
+
+    # What it is like without the mesh, when the compiler splits the loop.
+    assert exchanges_in_conditions(compiled(None).as_text())
+    alone = compiled(mesh)
+    assert exchanges_in_conditions(alone.as_text()) == []
+    expected = advance(Searching(), KEY, levels, levels, jnp.zeros(4, jnp.int32))
+    jax.tree.map(np.testing.assert_array_equal, alone(*rows), expected)

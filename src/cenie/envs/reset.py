@@ -1,12 +1,15 @@
 """Steps of a batch of levels, and the one auto-reset rule: a finished episode starts the same level again."""
 
 import abc
+from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Key, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Environment, batched_reset
+from cenie import devices
+from cenie.envs.base import Environment
 from cenie.types import EnvState, Observation, Prepared, Step
 
 
@@ -23,18 +26,37 @@ class ObservingEnvironment(Environment):
 
 
 def step_and_restart(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+    environment: Environment,
+    key: PRNGKeyArray,
+    levels: Prepared,
+    states: EnvState,
+    actions: Array,
+    mesh: Mesh | None = None,
 ) -> tuple[Step, Observation]:
     """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the key.
 
     All arguments but the key have the level axis first. The observation and the state of the `Step` are
     those to go on with, after the restart; its reward and flags are those of the step that was made. The
     second result is the observation before any restart; under `jit` it costs nothing if it is not used.
+    With a mesh each of its devices steps its own levels: loops of an environment must not wait for others.
     """
     step_key, reset_key = jax.random.split(key)
     count = jax.tree.leaves(levels)[0].shape[0]
-    made = jax.vmap(environment.step)(jax.random.split(step_key, count), levels, states, actions)
-    first, begun = batched_reset(environment, reset_key, levels)
+    keys = jax.random.split(step_key, count), jax.random.split(reset_key, count)
+    advance = partial(_step_and_restart, environment)
+    return devices.on_own_rows(mesh, advance, *keys, levels, states, actions)
+
+
+def _step_and_restart(
+    environment: Environment,
+    step_keys: Key[Array, " n"],
+    reset_keys: Key[Array, " n"],
+    levels: Prepared,
+    states: EnvState,
+    actions: Array,
+) -> tuple[Step, Observation]:
+    made = jax.vmap(environment.step)(step_keys, levels, states, actions)
+    first, begun = jax.vmap(environment.reset)(reset_keys, levels)
     done = made.terminated | made.truncated
 
     def choose(new: PyTree, old: PyTree) -> PyTree:
@@ -50,7 +72,12 @@ def step_and_restart(
 
 
 def step_only(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+    environment: Environment,
+    key: PRNGKeyArray,
+    levels: Prepared,
+    states: EnvState,
+    actions: Array,
+    mesh: Mesh | None = None,
 ) -> tuple[Step, Observation]:
     """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the key.
 
@@ -58,7 +85,8 @@ def step_only(
     which is how a design environment hands over the level that was made in it.
     """
     count = jax.tree.leaves(levels)[0].shape[0]
-    made = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
+    step, keys = jax.vmap(environment.step), jax.random.split(key, count)
+    made = devices.on_own_rows(mesh, step, keys, levels, states, actions)
     return made, made.observation
 
 
