@@ -66,6 +66,10 @@ class Manifolds(NamedTuple):
     normal: tuple[Array, Array]
     plane: Float[Array, "*slots_lanes"]
     points: tuple[tuple[Array, Array], tuple[Array, Array]]
+    thing: Int[Array, "*slots_lanes"]
+    """Which edge or box it is: a number below 24 that stays the same while a leg is near it."""
+    names: tuple[Array, Array]
+    """What the points are, so that the next step knows them again: corners, or cuts, of which sides."""
 
 
 def legs_at(x: Array, y: Array, angle: Array, half_width: Array) -> Legs:
@@ -107,23 +111,30 @@ class _Reference(NamedTuple):
     bounds: tuple[Array, Array]
     start: tuple[Array, Array]
     end: tuple[Array, Array]
+    face: Array
+    """The number of the reference face; a cut at its start or end is named after the corner there."""
+    corners: tuple[Array, Array]
+    incident: tuple[Array, Array]
+    """Numbers of the two corners of the incident side."""
 
 
-def _facing_side(nx: Array, ny: Array, half_width: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """The side of a leg whose normal opposes (nx, ny) most, as its two corners counter-clockwise."""
+def _facing_side(
+    nx: Array, ny: Array, half_width: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
+    """The side of a leg whose normal opposes (nx, ny) most: its two corners counter-clockwise, its number."""
     w, h = half_width, HALF_HEIGHT
     flat = jnp.minimum(-ny, ny) <= jnp.minimum(nx, -nx)
     below, right = -ny <= ny, nx <= -nx
     sx, sy = jnp.where(right, w, -w), jnp.where(below, -h, h)
     start = jnp.where(flat, jnp.where(below, -w, w), sx), jnp.where(flat, sy, jnp.where(right, -h, h))
     end = jnp.where(flat, jnp.where(below, w, -w), sx), jnp.where(flat, sy, jnp.where(right, h, -h))
-    return start, end
+    return start, end, jnp.where(flat, jnp.where(below, 0, 2), jnp.where(right, 1, 3))
 
 
 def _best_side(
     below: Array, right: Array, above: Array, left: Array, half_width: Array
-) -> tuple[Array, tuple[Array, Array], Array, Array]:
-    """Of the separations along a leg's four normals the largest, its normal, and the two half extents."""
+) -> tuple[Array, tuple[Array, Array], Array, Array, Array]:
+    """Of the separations along a leg's four normals the largest, its normal, the two half extents, its number."""
     best = jnp.maximum(jnp.maximum(below, right), jnp.maximum(above, left))
     is_below = below >= best
     is_right = ~is_below & (right >= best)
@@ -133,7 +144,8 @@ def _best_side(
     ny = jnp.where(flat, jnp.where(is_below, -1.0, 1.0), 0.0)
     across = jnp.where(flat, HALF_HEIGHT, half_width)
     along = jnp.where(flat, half_width, HALF_HEIGHT)
-    return best, (nx, ny), across, along
+    number = jnp.where(flat, jnp.where(is_below, 0, 2), jnp.where(is_right, 1, 3))
+    return best, (nx, ny), across, along, number
 
 
 def _choose(condition: Array, first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -152,7 +164,7 @@ def _edges(legs: Legs, ground: Near) -> _Reference:
     nx, ny = jnp.where(front, nx, -nx), jnp.where(front, ny, -ny)
     plane = nx * x1 + ny * y1
     from_edge = -plane - w * jnp.abs(nx) - HALF_HEIGHT * jnp.abs(ny)
-    from_leg, leg_normal, across, along = _best_side(
+    from_leg, leg_normal, across, along, side = _best_side(
         -jnp.maximum(y1, y2) - HALF_HEIGHT,
         jnp.minimum(x1, x2) - w,
         jnp.minimum(y1, y2) - HALF_HEIGHT,
@@ -160,7 +172,7 @@ def _edges(legs: Legs, ground: Near) -> _Reference:
         w,
     )
     on_leg = from_leg > 0.98 * from_edge + 0.001
-    start, end = _facing_side(nx, ny, w)
+    start, end, facing = _facing_side(nx, ny, w)
     at_1, at_2 = ny * x1 - nx * y1, ny * x2 - nx * y2
     return _Reference(
         (from_edge <= SKIN) & (from_leg <= SKIN),
@@ -173,6 +185,9 @@ def _edges(legs: Legs, ground: Near) -> _Reference:
         ),
         _choose(on_leg, (x1, y1), start),
         _choose(on_leg, (x2, y2), end),
+        jnp.where(on_leg, side, 0),
+        _choose(on_leg, (side, (side + 1) % 4), (jnp.where(front, 0, 1), jnp.where(front, 1, 0))),
+        _choose(on_leg, (0 * side, 0 * side), (facing, (facing + 1) % 4)),
     )
 
 
@@ -201,11 +216,11 @@ def _boxes(legs: Legs, ground: Near) -> _Reference:
     bx, by = cos * mx + sin * my, cos * my - sin * mx
     ox = jnp.abs(cos) * hx + jnp.abs(sin) * hy
     oy = jnp.abs(sin) * hx + jnp.abs(cos) * hy
-    from_leg, leg_normal, across, along = _best_side(
+    from_leg, leg_normal, across, along, side = _best_side(
         -by - oy - HALF_HEIGHT, bx - ox - w, by - oy - HALF_HEIGHT, -bx - ox - w, w
     )
     on_leg = from_leg > 0.98 * from_box + 0.001
-    start, end = _facing_side(nx, ny, w)
+    start, end, facing = _facing_side(nx, ny, w)
     # The side of the box that faces the leg's normal most.
     lx, ly = cos * leg_normal[0] - sin * leg_normal[1], sin * leg_normal[0] + cos * leg_normal[1]
     upright = jnp.minimum(lx, -lx) <= jnp.minimum(ly, -ly)
@@ -219,6 +234,11 @@ def _boxes(legs: Legs, ground: Near) -> _Reference:
         jnp.where(upright, jnp.where(at_right, top, bottom), jnp.where(at_top, top, bottom)),
     )
 
+    box_side = jnp.where(is_right, 0, jnp.where(is_top, 1, jnp.where(is_left, 2, 3)))
+    box_facing = jnp.where(upright, jnp.where(at_right, 0, 2), jnp.where(at_top, 1, 3))
+    face = jnp.where(on_leg, side, box_side)
+    incident = jnp.where(on_leg, box_facing, facing)
+
     def turned(point: tuple[Array, Array]) -> tuple[Array, Array]:
         return cos * point[0] + sin * point[1], cos * point[1] - sin * point[0]
 
@@ -230,17 +250,31 @@ def _boxes(legs: Legs, ground: Near) -> _Reference:
         (jnp.where(on_leg, along, upper) + SKIN, jnp.where(on_leg, along, lower) + SKIN),
         _choose(on_leg, turned(first), start),
         _choose(on_leg, turned(second), end),
+        face,
+        (face, (face + 1) % 4),
+        (incident, (incident + 1) % 4),
     )
 
 
-def _clip(
-    first: tuple[Array, Array], second: tuple[Array, Array], d1: Array, d2: Array
-) -> tuple[Array, tuple[Array, Array], tuple[Array, Array]]:
+class _Point(NamedTuple):
+    x: Array
+    y: Array
+    is_cut: Array
+    face: Array
+    corner: Array
+
+
+def _pick(condition: Array, first: _Point, second: _Point) -> _Point:
+    return _Point(*(jnp.where(condition, a, b) for a, b in zip(first, second)))
+
+
+def _clip(first: _Point, second: _Point, d1: Array, d2: Array, corner: Array) -> tuple[Array, _Point, _Point]:
     """The part of a segment where d <= 0, in Box2D's order: a corner that is kept comes first."""
     keeps, both, crosses = d1 <= 0, (d1 <= 0) & (d2 <= 0), d1 * d2 < 0
     part = d1 / jnp.where(crosses, d1 - d2, 1.0)
-    cut = first[0] + part * (second[0] - first[0]), first[1] + part * (second[1] - first[1])
-    return both | crosses, _choose(keeps, first, second), _choose(both, second, cut)
+    x, y = first.x + part * (second.x - first.x), first.y + part * (second.y - first.y)
+    cut = _Point(x, y, jnp.ones_like(corner), corner, first.corner)
+    return both | crosses, _pick(keeps, first, second), _pick(both, second, cut)
 
 
 def touching(legs: Legs, ground: Near) -> Manifolds:
@@ -256,21 +290,29 @@ def touching(legs: Legs, ground: Near) -> Manifolds:
     )
     nx, ny = ref.normal
 
-    def along(point: tuple[Array, Array]) -> Array:
-        return ny * point[0] - nx * point[1]
+    def along(point: _Point) -> Array:
+        return ny * point.x - nx * point.y
 
-    valid_1, first, second = _clip(
-        ref.start, ref.end, along(ref.start) - ref.bounds[0], along(ref.end) - ref.bounds[0]
-    )
-    valid_2, first, second = _clip(first, second, -along(first) - ref.bounds[1], -along(second) - ref.bounds[1])
-    apart_1 = nx * first[0] + ny * first[1] - ref.plane
-    apart_2 = nx * second[0] + ny * second[1] - ref.plane
+    zero = jnp.zeros_like(ref.face)
+    first = _Point(*ref.start, zero, ref.face, ref.incident[0])
+    second = _Point(*ref.end, zero, ref.face, ref.incident[1])
+    low, high = ref.bounds
+    valid_1, first, second = _clip(first, second, along(first) - low, along(second) - low, ref.corners[0])
+    valid_2, first, second = _clip(first, second, -along(first) - high, -along(second) - high, ref.corners[1])
     valid = ref.close & valid_1 & valid_2
-    keeps_1, keeps_2 = valid & (apart_1 <= SKIN), valid & (apart_2 <= SKIN)
-    first = _choose(keeps_1, first, second)
+    keeps_1 = valid & (nx * first.x + ny * first.y - ref.plane <= SKIN)
+    keeps_2 = valid & (nx * second.x + ny * second.y - ref.plane <= SKIN)
+    first = _pick(keeps_1, first, second)
 
     def in_world(x: Array, y: Array) -> tuple[Array, Array]:
         return legs.cos * x - legs.sin * y, legs.sin * x + legs.cos * y
+
+    edge_numbers = (ground.first_edge + _column(edges.face.shape[0], ground.first_edge.ndim)) % 16
+    box_numbers = 16 + (ground.first_box + _column(NEAR_BOXES, ground.first_box.ndim)) % 8
+    thing = jnp.concatenate((edge_numbers, box_numbers))
+
+    def name(point: _Point) -> Array:
+        return 1 + (((thing * 2 + ref.on_leg) * 2 + point.is_cut) * 4 + point.face) * 4 + point.corner
 
     return Manifolds(
         keeps_1.astype(jnp.int32) + keeps_2,
@@ -278,20 +320,18 @@ def touching(legs: Legs, ground: Near) -> Manifolds:
         _choose(ref.on_leg, ref.normal, in_world(nx, ny)),
         ref.plane,
         (
-            _choose(ref.on_leg, in_world(*first), first),
-            _choose(ref.on_leg, in_world(*second), second),
+            _choose(ref.on_leg, in_world(first.x, first.y), (first.x, first.y)),
+            _choose(ref.on_leg, in_world(second.x, second.y), (second.x, second.y)),
         ),
+        thing,
+        (jnp.where(keeps_1 | keeps_2, name(first), 0), jnp.where(keeps_1 & keeps_2, name(second), 0)),
     )
 
 
-def touched_bits(touches: Bool[Array, "fixtures *lanes"], ground: Near) -> Int[Array, "*lanes"]:
+def touched_bits(found: Manifolds) -> Int[Array, "*lanes"]:
     """What a leg touches as bits that mean the same edge or box in the next step too."""
-    edges = touches.shape[0] - NEAR_BOXES
-    edge_bits = (ground.first_edge + _column(edges, ground.first_edge.ndim)) % 16
-    box_bits = 16 + (ground.first_box + _column(NEAR_BOXES, ground.first_box.ndim)) % 8
-    bits = jnp.concatenate((edge_bits, box_bits))
     # Distinct bits, so the sum is their union.
-    return jnp.where(touches, jnp.left_shift(1, bits), 0).sum(0, dtype=jnp.int32)
+    return jnp.where(found.count > 0, jnp.left_shift(1, found.thing), 0).sum(0, dtype=jnp.int32)
 
 
 def in_slots(manifolds: Manifolds) -> Manifolds:
@@ -336,3 +376,27 @@ def impact(manifolds: Manifolds, pose: tuple[Array, Array, Array]) -> Impact:
         arms.append((rx - nx * apart / 2, ry - ny * apart / 2))
     sign = jnp.where(on_leg, -1.0, 1.0)
     return Impact((sign * nx, sign * ny), (arms[0], arms[1]))
+
+
+class Memory(NamedTuple):
+    """Impulses of contact points with the names of the points, for the next step to begin with."""
+
+    names: Int[Array, "2 slots *lanes"]
+    impulses: Float[Array, "4 slots *lanes"]
+    """Of both points: along the normal, then along the tangent."""
+
+
+def remembered(manifolds: Manifolds, memory: Memory) -> Memory:
+    """The impulses of the same points in the memory; of points that are not there, none."""
+    names = jnp.stack(manifolds.names)
+    impulses = []
+    for kind in (0, 2):
+        for point in range(2):
+            found = jnp.zeros_like(memory.impulses[0])
+            # The first of equal names counts.
+            for old_point in (1, 0):
+                for slot in reversed(range(SLOTS)):
+                    same = (names[point] == memory.names[old_point, slot]) & (names[point] > 0)
+                    found = jnp.where(same, memory.impulses[kind + old_point, slot], found)
+            impulses.append(found)
+    return Memory(names, jnp.stack(impulses))

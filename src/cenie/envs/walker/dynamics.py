@@ -16,7 +16,19 @@ from cenie.envs.walker.body import (
     START,
 )
 from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.contact import SKIN, Ground, in_slots, legs_at, near, reach, touched_bits, touching
+from cenie.envs.walker.contact import (
+    SKIN,
+    SLOTS,
+    Ground,
+    Memory,
+    in_slots,
+    legs_at,
+    near,
+    reach,
+    remembered,
+    touched_bits,
+    touching,
+)
 from cenie.envs.walker.hull import hull_distance
 from cenie.envs.walker.lanes import over_lanes
 from cenie.envs.walker.level import WalkerLevel
@@ -56,6 +68,9 @@ class WalkerState(eqx.Module):
     """What each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
     """The flags of the legs; those of the lower ones are observed."""
+    names: Int[Array, "*n 2 4 4"]
+    touch: Float[Array, "*n 4 4 4"]
+    """Of the last step too: impulses of contact points, and the names by which the next one knows them."""
     time: Int[Array, "*n"]
 
 
@@ -116,6 +131,8 @@ def course_of(terrain: Terrain) -> Course:
         jnp.zeros((4, 4)),
         jnp.zeros(4, jnp.int32),
         jnp.zeros(4, bool),
+        jnp.zeros((2, SLOTS, 4), jnp.int32),
+        jnp.zeros((4, SLOTS, 4)),
         jnp.int32(-1),
     )
     ground = Ground(terrain.x, terrain.y, terrain.boxes, first_box)
@@ -172,9 +189,10 @@ def _advance(
     legs = legs_at(*pose[:, 1:], half_width)
     around = near(ground, number + 0 * legs.x.astype(jnp.int32), legs.x - reach(legs) - SKIN)
     found = touching(legs, around)
-    bits = touched_bits(found.count > 0, around)
+    bits = touched_bits(found)
     flags = update_flag(old.contact, old.touched, bits)
     manifolds = in_slots(found)
+    memory = remembered(manifolds, Memory(old.names, old.touch))
 
     velocity = velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, pose.dtype)[:, None]
@@ -182,7 +200,7 @@ def _advance(
     joints = joints_of(pose[2], speed, TIME_STEP * torque)
     zero = jnp.zeros_like(legs.x)
     contacts = contacts_of(manifolds, (zero, zero, pose[2, 1:]), LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-    velocity, impulse = solve_velocities(velocity, joints, old.impulse, contacts)
+    velocity, impulse, touch = solve_velocities(velocity, joints, old.impulse, contacts, memory.impulses)
 
     velocity = _limited(velocity)
     new = correct_positions(pose + TIME_STEP * velocity, pose, joints, manifolds)
@@ -192,7 +210,7 @@ def _advance(
     left = jnp.minimum(x, new[0, 1:]) - jnp.maximum(reach(legs), reach(legs_at(*new[:, 1:], half_width)))
     around = near(ground, number + 0 * legs.x.astype(jnp.int32), left - SKIN, _SWEEP_EDGES)
     stopped = stop_at_ground(
-        Stopped(Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]), bits, flags),
+        Stopped(Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]), bits, flags, Memory(memory.names, touch)),
         half_width,
         LEG_INVERSE_MASSES + 0 * x,
         LEG_INVERSE_INERTIAS + 0 * x,
@@ -208,7 +226,10 @@ def _advance(
     velocity = jnp.concatenate((velocity[:, :1], leg_velocity), 1)
     hull_at_end = hull_distance(ground, *new[:, 0])
     falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
-    return _first(WalkerState(new, velocity, impulse, stopped.bits, stopped.flag, old.time + 1)), falls
+    state = WalkerState(
+        new, velocity, impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
+    )
+    return _first(state), falls
 
 
 def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:

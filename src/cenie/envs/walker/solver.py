@@ -21,7 +21,7 @@ from cenie.envs.walker.body import (
     REFERENCE_ANGLES,
     UPPER_LIMITS,
 )
-from cenie.envs.walker.contact import SKIN, SLOTS, Manifolds, impact
+from cenie.envs.walker.contact import SKIN, Manifolds, impact
 
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
@@ -124,8 +124,9 @@ def solve_contact(
     none = (b1 >= 0) & (b2 >= 0)
     o1 = jnp.where(both, x1, jnp.where(first, only1, jnp.where(second | none, 0.0, n1)))
     o2 = jnp.where(both, x2, jnp.where(first, 0.0, jnp.where(second, only2, jnp.where(none, 0.0, n2))))
-    o1 = jnp.where(two, o1, jnp.where(some, jnp.maximum(only1, 0.0), 0.0))
-    o2 = jnp.where(two, o2, 0.0)
+    o1 = jnp.where(two, o1, jnp.maximum(n1 - (closing + a1 * turned) / k11, 0.0))
+    o2 = jnp.where(two, o2, n2)
+    o1 = jnp.where(some, o1, n1)
     e1, e2 = o1 - n1, o2 - n2
     along, slide = e1 + e2, d1 + d2
     velocity = jnp.stack(
@@ -199,10 +200,11 @@ def solve_velocities(
     joints: list[Joints],
     impulses: Float[Array, "4 4 n"],
     contacts: Contacts,
-) -> tuple[Float[Array, "3 5 n"], Float[Array, "4 4 n"]]:
-    """Velocities after all sweeps, and the impulses of the joints (x, y, limit, motor), with which they began.
+    touched: Float[Array, "4 slots 4 n"],
+) -> tuple[Float[Array, "3 5 n"], Float[Array, "4 4 n"], Float[Array, "4 slots 4 n"]]:
+    """Velocities after all sweeps, and the impulses of joints (x, y, limit, motor) and of contacts.
 
-    Joints start from their impulses of the last step, contacts from none.
+    Both start from their impulses of the last step.
     """
     bodies = [velocity[:, k] for k in range(5)]
     impulses_of = []
@@ -216,7 +218,10 @@ def solve_velocities(
         bodies[b] = bodies[b] + jnp.stack((mb * px, mb * py, ib * (bx * py - by * px + t)))
         impulses_of.append(jnp.stack((px, py, limit, motor)))
     used = (contacts.points > 0).any(tuple(range(1, contacts.points.ndim))).sum()
-    touched = jnp.zeros((SLOTS, 4, *contacts.points.shape[1:]), velocity.dtype)
+    touched = jnp.swapaxes(touched, 0, 1)
+    started = jnp.where(jnp.stack((contacts.points > 0, contacts.points > 1) * 2, 1), touched, 0.0)
+    legs = jnp.stack(bodies[1:], 1) + _effect(contacts, started)
+    bodies[1:] = [legs[:, k] for k in range(4)]
 
     def sweep(_, carry):
         bodies, impulses, touched = carry
@@ -236,8 +241,17 @@ def solve_velocities(
         return (bodies[0], *(legs[:, k] for k in range(4))), tuple(impulses), touched
 
     carry = tuple(bodies), tuple(impulses_of), touched
-    bodies, impulses_of, _ = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
-    return jnp.stack(bodies, 1), jnp.stack(impulses_of, 1)
+    bodies, impulses_of, touched = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+    return jnp.stack(bodies, 1), jnp.stack(impulses_of, 1), jnp.swapaxes(touched, 0, 1)
+
+
+def _effect(contacts: Contacts, impulse: Float[Array, "slots 4 4 n"]) -> Float[Array, "3 4 n"]:
+    """What impulses at contacts change in the velocities of legs."""
+    nx, ny = contacts.normal[:, 0], contacts.normal[:, 1]
+    along, slide = impulse[:, 0] + impulse[:, 1], impulse[:, 2] + impulse[:, 3]
+    turn = (contacts.across * impulse[:, :2] + contacts.aside * impulse[:, 2:]).sum((0, 1))
+    push = jnp.stack(((nx * along + ny * slide).sum(0), (ny * along - nx * slide).sum(0)))
+    return jnp.concatenate((LEG_INVERSE_MASSES * push, LEG_INVERSE_INERTIAS * turn[None]))
 
 
 def correct_contact(

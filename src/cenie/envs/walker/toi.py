@@ -12,7 +12,16 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.walker.body import HALF_HEIGHT
-from cenie.envs.walker.contact import SLOTS, Near, in_slots, legs_at, touched_bits, touching
+from cenie.envs.walker.contact import (
+    SLOTS,
+    Memory,
+    Near,
+    in_slots,
+    legs_at,
+    remembered,
+    touched_bits,
+    touching,
+)
 from cenie.envs.walker.solver import SLOP, contacts_of, correct_contact, solve_contact
 
 TARGET = 0.005
@@ -213,6 +222,7 @@ class Stopped(NamedTuple):
     sweep: Sweep
     bits: Int[Array, "*lanes"]
     flag: Bool[Array, "*lanes"]
+    memory: Memory
 
 
 def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
@@ -248,10 +258,13 @@ def stop_at_ground(
         missed = misses.any(0)
         ignored |= misses & stops
         stops &= ~missed
-        bits = touched_bits(found.count > 0, ground)
+        bits = touched_bits(found)
         flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
         bits = jnp.where(stops, bits, legs.bits)
         manifolds = in_slots(found._replace(count=jnp.where(stops, found.count, 0)))
+        memory = jax.tree.map(
+            lambda new, old: jnp.where(stops, new, old), remembered(manifolds, legs.memory), legs.memory
+        )
 
         def push_out(carry):
             moved, done, count = carry
@@ -297,7 +310,7 @@ def stop_at_ground(
         motion = tuple(
             jnp.where(stops, left * time_step * new, old) for new, old in zip(velocity, sweep.motion)
         )
-        legs = Stopped(Sweep(start, motion, velocity), bits, flag)
+        legs = Stopped(Sweep(start, motion, velocity), bits, flag, memory)
         return legs, left, ignored, (stops | missed).any(), count + 1
 
     ignored = jnp.zeros(jnp.broadcast_shapes(things.x.shape, half_width.shape), bool)
