@@ -1,0 +1,255 @@
+"""The walker as an environment: Box2D's step for its five bodies, what it observes, and what it is paid."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from cenie.envs.reset import ObservingEnvironment
+from cenie.envs.walker.body import (
+    HALF_WIDTHS,
+    HULL_CENTRE,
+    JOINT_BODIES,
+    MOTOR_SPEEDS,
+    MOTOR_TORQUE,
+    REFERENCE_ANGLES,
+    START,
+)
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.contact import (
+    SKIN,
+    SLOTS,
+    Ground,
+    Memory,
+    in_slots,
+    legs_at,
+    near,
+    reach,
+    remembered,
+    touched_bits,
+    touching,
+)
+from cenie.envs.walker.hull import hull_distance
+from cenie.envs.walker.lanes import over_lanes
+from cenie.envs.walker.level import WalkerLevel
+from cenie.envs.walker.lidar import lidar
+from cenie.envs.walker.solver import (
+    INVERSE_MASSES,
+    LEG_INVERSE_INERTIAS,
+    LEG_INVERSE_MASSES,
+    contacts_of,
+    correct_positions,
+    joints_of,
+    solve_velocities,
+)
+from cenie.envs.walker.terrain import POINTS, STEP, Terrain, terrain_of
+from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
+from cenie.spaces import Space
+from cenie.types import Step
+
+TIME_STEP = 1 / 50
+GRAVITY = -10.0
+END = (POINTS - 10) * STEP
+"""How far a walker has to come."""
+_LARGEST_MOVE = 2.0
+_LARGEST_TURN = jnp.pi / 2
+_SWEEP_EDGES = 6
+
+
+class WalkerState(eqx.Module):
+    """What changes during an episode. Bodies and joints are in the order of `body`."""
+
+    pose: Float[Array, "*n 3 5"]
+    """Centres of mass and angles."""
+    velocity: Float[Array, "*n 3 5"]
+    impulse: Float[Array, "*n 4 4"]
+    """Of the last step, with which the next one begins: of the anchors in x and y, limits and motors."""
+    touched: Int[Array, "*n 4"]
+    """What each leg touches, as bits."""
+    contact: Bool[Array, "*n 4"]
+    """The flags of the legs; those of the lower ones are observed."""
+    names: Int[Array, "*n 2 4 4"]
+    touch: Float[Array, "*n 4 4 4"]
+    """Of the last step too: impulses of contact points, and the names by which the next one knows them."""
+    time: Int[Array, "*n"]
+
+
+class Course(eqx.Module):
+    """A terrain, prepared: where to look for boxes, and the state after the first step."""
+
+    terrain: Terrain
+    first_box: Int[Array, "*n 200"]
+    start: WalkerState
+
+
+class Walker(ObservingEnvironment):
+    """Walk to the far end of a terrain with two legs."""
+
+    max_steps: int = eqx.field(static=True)
+    observation_space: PyTree = eqx.field(static=True)
+    action_space: Space = eqx.field(static=True)
+
+    def __init__(self, config: WalkerConfig):
+        self.max_steps = config.max_steps
+        self.observation_space = config.observation_parts[0]
+        self.action_space = config.action_space
+
+    def prepare(self, level: WalkerLevel) -> Course:
+        return course_of(terrain_of(level))
+
+    def reset(self, key: PRNGKeyArray, level: Course) -> tuple[Float[Array, " 24"], WalkerState]:
+        """Begin an episode, always in the same way: the push of the first step is part of the level."""
+        return self.observe(level, level.start), level.start
+
+    def step(
+        self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]
+    ) -> Step:
+        """Advance one step; deterministic. Pays progress, less the torque used, and -100 for a fall."""
+        before = _shaping(state)
+        state, falls = _advance(_ground(level), state, jnp.asarray(action, jnp.float32), jnp.float32(0.0))
+        x = hull_origin(state)[0]
+        torque = jnp.minimum(jnp.abs(action), 1.0).sum()
+        reward = _shaping(state) - before - 0.00035 * MOTOR_TORQUE * torque
+        falls |= x < 0
+        solved = ~falls & (x > END)
+        terminated = falls | solved
+        reward = jnp.where(falls, -100.0, reward).astype(jnp.float32)
+        truncated = (state.time >= level.terrain.time_limit) & ~terminated
+        return Step(self.observe(level, state), state, reward, terminated, truncated, solved)
+
+    def observe(self, level: Course, state: WalkerState) -> Float[Array, " 24"]:
+        return _observe(_ground(level), state)
+
+
+def course_of(terrain: Terrain) -> Course:
+    """Prepare a terrain."""
+    cells = jnp.arange(POINTS) * STEP
+    first_box = (terrain.boxes[:, 2] < cells[:, None]).sum(1, dtype=jnp.int32)
+    still = WalkerState(
+        jnp.asarray(START.T, jnp.float32),
+        jnp.zeros((3, 5)),
+        jnp.zeros((4, 4)),
+        jnp.zeros(4, jnp.int32),
+        jnp.zeros(4, bool),
+        jnp.zeros((2, SLOTS, 4), jnp.int32),
+        jnp.zeros((4, SLOTS, 4)),
+        jnp.int32(-1),
+    )
+    ground = Ground(terrain.x, terrain.y, terrain.boxes, first_box)
+    start, _ = _advance(ground, still, jnp.zeros(4), jnp.asarray(terrain.push, jnp.float32))
+    return Course(terrain, first_box, start)
+
+
+def hull_origin(state: WalkerState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Where the hull is: the origin of its frame, which is not its centre of mass."""
+    x, y, angle = state.pose[..., 0, 0], state.pose[..., 1, 0], state.pose[..., 2, 0]
+    return _origin(x, y, angle)
+
+
+def body_poses(state: WalkerState) -> Float[Array, "*n 5 3"]:
+    """Origins and angles of the five bodies, for pictures."""
+    x, y = hull_origin(state)
+    poses = jnp.swapaxes(state.pose, -1, -2)
+    return poses.at[..., 0, 0].set(x).at[..., 0, 1].set(y)
+
+
+def _origin(x: Array, y: Array, angle: Array) -> tuple[Array, Array]:
+    u, v = (float(value) for value in HULL_CENTRE)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return x - (cos * u - sin * v), y - (sin * u + cos * v)
+
+
+def _shaping(state: WalkerState) -> Float[Array, ""]:
+    return 130 / 30 * hull_origin(state)[0] - 5.0 * jnp.abs(state.pose[2, 0])
+
+
+def _ground(course: Course) -> Ground:
+    return Ground(course.terrain.x, course.terrain.y, course.terrain.boxes, course.first_box)
+
+
+def _last(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
+
+
+def _first(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree)
+
+
+@over_lanes
+def _advance(
+    ground: Ground, state: WalkerState, action: Float[Array, "n 4"], push: Float[Array, " n"]
+) -> tuple[WalkerState, Bool[Array, " n"]]:
+    """One step of the physics for a batch, and whether the hull touched the ground in it."""
+    old, action = _last(state), action.T
+    pose, velocity = old.pose, old.velocity
+    number = jnp.arange(pose.shape[-1])
+    half_width = jnp.asarray(HALF_WIDTHS, pose.dtype)[:, None] + 0 * number
+    hull_at_start = hull_distance(ground, *pose[:, 0])
+
+    legs = legs_at(*pose[:, 1:], half_width)
+    around = near(ground, number + 0 * legs.x.astype(jnp.int32), legs.x - reach(legs) - SKIN)
+    found = touching(legs, around)
+    bits = touched_bits(found)
+    flags = update_flag(old.contact, old.touched, bits)
+    manifolds = in_slots(found)
+    memory = remembered(manifolds, Memory(old.names, old.touch))
+
+    velocity = velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
+    speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, pose.dtype)[:, None]
+    torque = MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
+    joints = joints_of(pose[2], speed, TIME_STEP * torque)
+    zero = jnp.zeros_like(legs.x)
+    contacts = contacts_of(manifolds, (zero, zero, pose[2, 1:]), LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
+    velocity, impulse, touch = solve_velocities(velocity, joints, old.impulse, contacts, memory.impulses)
+
+    velocity = _limited(velocity)
+    new = correct_positions(pose + TIME_STEP * velocity, pose, joints, manifolds)
+
+    x, y = pose[0, 1:], pose[1, 1:]
+    motion = new[:, 1:] - pose[:, 1:]
+    left = jnp.minimum(x, new[0, 1:]) - jnp.maximum(reach(legs), reach(legs_at(*new[:, 1:], half_width)))
+    around = near(ground, number + 0 * legs.x.astype(jnp.int32), left - SKIN, _SWEEP_EDGES)
+    stopped = stop_at_ground(
+        Stopped(Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]), bits, flags, Memory(memory.names, touch)),
+        half_width,
+        LEG_INVERSE_MASSES + 0 * x,
+        LEG_INVERSE_INERTIAS + 0 * x,
+        origin=(x, y),
+        ground=around,
+        time_step=TIME_STEP,
+    )
+    (sx, sy, sa), (mx, my, ma), leg_velocity = stopped.sweep
+    legs_end = jnp.stack((x + sx + mx, y + sy + my, sa + ma))
+    moved = jnp.stack([(mx != motion[0]) | (my != motion[1]) | (ma != motion[2])] * 3)
+    legs_end = jnp.where(moved, legs_end, new[:, 1:])
+    new = jnp.concatenate((new[:, :1], legs_end), 1)
+    velocity = jnp.concatenate((velocity[:, :1], leg_velocity), 1)
+    hull_at_end = hull_distance(ground, *new[:, 0])
+    falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
+    state = WalkerState(
+        new, velocity, impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
+    )
+    return _first(state), falls
+
+
+def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
+    """Box2D's largest move and turn of a step."""
+    moved = TIME_STEP * jnp.sqrt(velocity[0] ** 2 + velocity[1] ** 2)
+    turned = TIME_STEP * jnp.abs(velocity[2])
+    factor = _LARGEST_MOVE / jnp.maximum(moved, _LARGEST_MOVE)
+    return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
+
+
+@over_lanes
+def _observe(ground: Ground, state: WalkerState) -> Float[Array, "n 24"]:
+    now = _last(state)
+    hull_x, hull_y, hull_angle = now.pose[:, 0]
+    vx, vy, turn = now.velocity[:, 0]
+    parts = [hull_angle, 2.0 * turn / 50, 0.3 * vx * 20 / 50, 0.3 * vy * (400 / 30) / 50]
+    for j, (a, b) in enumerate(JOINT_BODIES):
+        bent = now.pose[2, b] - now.pose[2, a] - REFERENCE_ANGLES[j] + j % 2
+        parts += [bent, (now.velocity[2, b] - now.velocity[2, a]) / MOTOR_SPEEDS[j]]
+        if j % 2:
+            parts.append(now.contact[j].astype(hull_angle.dtype))
+    rays = lidar(ground, *_origin(hull_x, hull_y, hull_angle))
+    return jnp.concatenate((jnp.stack(parts), rays)).T

@@ -1,0 +1,40 @@
+"""Functions of a batch that stay one under `vmap`: loops run for the whole batch, and memory is laid out for it.
+
+The library writes environments for one level and leaves the batch to `vmap`, which would turn every loop that
+ends early, and every branch, into one that computes both sides for all. A function made by `over_lanes` sees all
+environments at once, however many `vmap`s are around it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+
+Tree = Any
+
+
+def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """Make a function of arrays whose first axis is the batch into one of single items, for any `vmap`."""
+
+    @custom_vmap
+    def batched(*arguments: Tree) -> Tree:
+        return function(*arguments)
+
+    @batched.def_vmap
+    def merge(size: int, is_batched: list[Tree], *arguments: Tree) -> tuple[Tree, Tree]:
+        def merged(batched_already: bool, array: jax.Array) -> jax.Array:
+            if not batched_already:
+                array = jnp.broadcast_to(array, (size, *array.shape))
+            return array.reshape(size * array.shape[1], *array.shape[2:])
+
+        results = batched(*jax.tree.map(merged, is_batched, list(arguments)))
+        split = jax.tree.map(lambda x: x.reshape(size, x.shape[0] // size, *x.shape[1:]), results)
+        return split, jax.tree.map(lambda _: True, results)
+
+    def single(*arguments: Tree) -> Tree:
+        results = batched(*jax.tree.map(lambda x: jnp.asarray(x)[None], arguments))
+        return jax.tree.map(lambda x: x[0], results)
+
+    return single
