@@ -26,8 +26,7 @@ DOMAINS = {
         "student.network.head_size": 8,
         "run.suite": "cenie8",
     },
-    # Physics takes long to compile: on one device, and with no other shape than the contract tests have.
-    "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8), "run.devices": 1},
+    "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 # On one device: what is shared out over two takes longer to compile.
