@@ -372,7 +372,9 @@ def impact(manifolds: Manifolds, pose: tuple[Array, Array, Array]) -> Impact:
     for px, py in manifolds.points:
         rx, ry = _choose(on_leg, (px - x, py - y), turned(px, py))
         # Half way between the surfaces of the skins.
-        apart = nx * (rx + jnp.where(on_leg, 0.0, x)) + ny * (ry + jnp.where(on_leg, 0.0, y)) - manifolds.plane
+        apart = (
+            nx * (rx + jnp.where(on_leg, 0.0, x)) + ny * (ry + jnp.where(on_leg, 0.0, y)) - manifolds.plane
+        )
         arms.append((rx - nx * apart / 2, ry - ny * apart / 2))
     sign = jnp.where(on_leg, -1.0, 1.0)
     return Impact((sign * nx, sign * ny), (arms[0], arms[1]))

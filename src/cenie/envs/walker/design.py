@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from cenie.envs.base import Design, Environment
 from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.generate import RANGES, STAIRS, assemble, random_seed
+from cenie.envs.walker.generate import RANGES, STAIRS, allowed, assemble, random_seed
 from cenie.envs.walker.level import WalkerLevel
 from cenie.spaces import Box, Space
 from cenie.types import Step
@@ -56,7 +56,7 @@ class WalkerDesign(Environment):
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[Float[Array, " o"], DesignState]:
         """Nothing is set yet, but the seed is already drawn. Consumes the key."""
         noise_key, seed_key = jax.random.split(key)
-        blank = assemble(self.config, jnp.array(_BLANK), jnp.uint32(0)).parameters
+        blank = allowed(self.config, jnp.array(_BLANK))
         state = DesignState(blank, random_seed(seed_key), jnp.int32(0))
         return _observe(noise_key, state), state
 

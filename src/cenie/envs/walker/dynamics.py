@@ -101,9 +101,7 @@ class Walker(ObservingEnvironment):
         """Begin an episode, always in the same way: the push of the first step is part of the level."""
         return self.observe(level, level.start), level.start
 
-    def step(
-        self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]
-    ) -> Step:
+    def step(self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]) -> Step:
         """Advance one step; deterministic. Pays progress, less the torque used, and -100 for a fall."""
         before = _shaping(state)
         state, falls = _advance(_ground(level), state, jnp.asarray(action, jnp.float32), jnp.float32(0.0))
@@ -210,7 +208,12 @@ def _advance(
     left = jnp.minimum(x, new[0, 1:]) - jnp.maximum(reach(legs), reach(legs_at(*new[:, 1:], half_width)))
     around = near(ground, number + 0 * legs.x.astype(jnp.int32), left - SKIN, _SWEEP_EDGES)
     stopped = stop_at_ground(
-        Stopped(Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]), bits, flags, Memory(memory.names, touch)),
+        Stopped(
+            Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]),
+            bits,
+            flags,
+            Memory(memory.names, touch),
+        ),
         half_width,
         LEG_INVERSE_MASSES + 0 * x,
         LEG_INVERSE_INERTIAS + 0 * x,
@@ -226,9 +229,7 @@ def _advance(
     velocity = jnp.concatenate((velocity[:, :1], leg_velocity), 1)
     hull_at_end = hull_distance(ground, *new[:, 0])
     falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
-    state = WalkerState(
-        new, velocity, impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
-    )
+    state = WalkerState(new, velocity, impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1)
     return _first(state), falls
 
 

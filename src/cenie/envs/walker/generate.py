@@ -23,7 +23,7 @@ STAIRS = np.array([False] * 5 + [True] * 3)
 
 def generate(config: WalkerConfig, name: str, key: PRNGKeyArray) -> WalkerLevel:
     """Draw a level of the named generator. Consumes the key."""
-    low, high = RANGES[name]
+    low, high = map(jnp.asarray, RANGES[name])
     parameter_key, seed_key = jax.random.split(key)
     parameters = low + jax.random.uniform(parameter_key, low.shape) * (high - low)
     return assemble(config, parameters, random_seed(seed_key))
@@ -31,13 +31,17 @@ def generate(config: WalkerConfig, name: str, key: PRNGKeyArray) -> WalkerLevel:
 
 def assemble(config: WalkerConfig, parameters: Float[Array, " 8"], seed: UInt32[Array, ""]) -> WalkerLevel:
     """A level of the configured time limit, without stairs if there are to be none."""
-    absent = STAIRS & (not config.stairs)
     return WalkerLevel(
-        parameters=jnp.where(absent, LOWEST, parameters),
+        parameters=allowed(config, parameters),
         seed=seed,
         hardcore=jnp.zeros((), bool),
         time_limit=jnp.int32(config.max_steps),
     )
+
+
+def allowed(config: WalkerConfig, parameters: Float[Array, " 8"]) -> Float[Array, " 8"]:
+    """The parameters; those of stairs are the lowest, if there are to be none."""
+    return parameters if config.stairs else jnp.where(STAIRS, LOWEST, parameters)
 
 
 def random_seed(key: PRNGKeyArray) -> UInt32[Array, ""]:

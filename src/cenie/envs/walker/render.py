@@ -57,11 +57,12 @@ class _View:
     @property
     def x(self) -> Float[np.ndarray, "1 width"]:
         """Where the middles of the pixels are."""
-        return np.float32(self.left + (np.arange(self.pixels.shape[1])[None] + 0.5) / self.scale)
+        return (self.left + (np.arange(self.pixels.shape[1])[None] + 0.5) / self.scale).astype(np.float32)
 
     @property
     def y(self) -> Float[np.ndarray, "height 1"]:
-        return np.float32(self.bottom + (np.arange(self.pixels.shape[0])[::-1, None] + 0.5) / self.scale)
+        rows = np.arange(self.pixels.shape[0])[::-1, None]
+        return (self.bottom + (rows + 0.5) / self.scale).astype(np.float32)
 
     @property
     def top(self) -> float:
@@ -154,7 +155,7 @@ def _paint_world(view: _View, level: WalkerLevel, terrain: Terrain) -> None:
 def _paint_sky(view: _View, seed: int) -> None:
     """A sky that is bright at the horizon, clouds, and two ranges of hills that pass by slowly."""
     height = np.linspace(1.0, 0.0, view.pixels.shape[0], dtype=np.float32)[:, None, None]
-    view.pixels[:] = np.float32(_SKY_BELOW) + height * (np.float32(_SKY_ABOVE) - np.float32(_SKY_BELOW))
+    view.pixels[:] = _between(_SKY_BELOW, _SKY_ABOVE, height)
     rng = np.random.default_rng(seed)
     for place in np.arange(0.0, 100.0, 9.0) + rng.uniform(-3.0, 3.0, 12):
         x = view.left + place - 0.1 * view.left
@@ -171,15 +172,21 @@ def _paint_sky(view: _View, seed: int) -> None:
         view.paint(view.y - hills, colour)
 
 
+def _between(first: Colour, second: Colour, part: np.ndarray) -> np.ndarray:
+    """A mixture of two colours: the first where `part` is 0, the second where it is 1."""
+    start, end = np.array(first, np.float32), np.array(second, np.float32)
+    return start + part * (end - start)
+
+
 def _paint_ground(view: _View, terrain: Terrain) -> None:
     """Earth that darkens with depth, and grass where it is not steep; it ends with the course."""
     x, end = view.x[0], terrain.x[-1]
     slopes = np.diff(terrain.y) / np.diff(terrain.x)
     slope = slopes[np.clip(np.searchsorted(terrain.x, x) - 1, 0, len(slopes) - 1)]
-    depth = np.float32(np.interp(x, terrain.x, terrain.y)) - view.y
+    depth = np.interp(x, terrain.x, terrain.y).astype(np.float32) - view.y
     distance = np.maximum(-depth / np.sqrt(1.0 + slope**2), view.x - end)
     shade = np.clip((_smooth_ground(terrain, x) - view.y) / 8.0, 0.0, 1.0)[..., None]
-    view.paint(distance, np.float32(_EARTH) + shade * (np.float32(_DEEP_EARTH) - np.float32(_EARTH)))
+    view.paint(distance, _between(_EARTH, _DEEP_EARTH, shade))
     for deep, colour in ((0.24, _GRASS), (0.09, _GRASS_TIPS)):
         thick = np.where(np.abs(slope) < _STEEP, deep, 0.0)
         view.paint(np.maximum(distance, depth - thick), colour)
@@ -188,7 +195,7 @@ def _paint_ground(view: _View, terrain: Terrain) -> None:
 def _smooth_ground(terrain: Terrain, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """The height of the ground without its obstacles and pits."""
     smooth = np.convolve(np.pad(terrain.y, 25, mode="edge"), np.full(51, 1 / 51), mode="valid")
-    return np.float32(np.interp(x, terrain.x, smooth))
+    return np.interp(x, terrain.x, smooth).astype(np.float32)
 
 
 def _paint_box(view: _View, box: Float[np.ndarray, " 4"]) -> None:

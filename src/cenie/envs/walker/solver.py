@@ -139,9 +139,7 @@ def solve_contact(
     return jnp.stack((o1, o2, f1 + d1, f2 + d2)), velocity
 
 
-def _solve_joint(
-    joint: Joints, index: int, impulse: Array, a: Array, b: Array
-) -> tuple[Array, Array, Array]:
+def _solve_joint(joint: Joints, index: int, impulse: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
     """Motor, then limit and anchor as a block. `impulse` is (x, y, limit, motor)."""
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
@@ -172,7 +170,9 @@ def _solve_joint(
     return impulse, a, b
 
 
-def joints_of(angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"]) -> list[Joints]:
+def joints_of(
+    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"]
+) -> list[Joints]:
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     joints = []
     for j, (a, b) in enumerate(JOINT_BODIES):
