@@ -1,5 +1,6 @@
 """Named starting points of a run. Imports no JAX. What they say stands in the folder of each domain."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,16 +20,21 @@ def preset(domain: str, method: str, name: str, overrides: dict[str, Any] | None
         raise SettingsError([Problem("preset", f"must be one of {', '.join(presets)}, got {show(name)}")])
     config = config_type(domain, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
+    chosen = _chosen(data, presets[name])
+    return _with_decay(settings.replace(settings.replace(config, chosen), overrides or {}))
+
+
+def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preset says of this method: presets are written for all methods of a domain."""
     chosen = {}
-    for path, value in presets[name].items():
+    for path, value in values.items():
         if isinstance(value, Where):
             if _at(data, value.path) in (None, _ABSENT):
                 continue
             value = value.value
-        # Presets are written for all methods of a domain: not every method has every setting of a teacher.
         if not path.startswith("teacher.") or _at(data, path) is not _ABSENT:
             chosen[path] = value
-    return _with_decay(settings.replace(settings.replace(config, chosen), overrides or {}))
+    return chosen
 
 
 def _at(data: Any, path: str) -> Any:
