@@ -30,7 +30,7 @@ from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
 from cenie.teach.methods import Teacher as TeacherSettings
-from cenie.teach.novelty import Met
+from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
 from cenie.types import Rollout
@@ -61,11 +61,11 @@ class Task:
 
 @dataclass(frozen=True)
 class StoredLevel:
-    """A level of the buffer: its scores by name, its chance to be drawn next, and its lineage."""
+    """A level of the buffer: its scores by name, its probability of being replayed next, and its lineage."""
 
     level: Any
     scores: dict[str, float]
-    chance: float
+    probability: float
     id: int
     parent: int
     generation: int
@@ -157,7 +157,7 @@ class Teacher:
             rows = np.stack([self._codec.encode(level) for level in made])
             # Decoded, so that new levels have the same types as replayed ones.
             levels = [self._codec.decode(row) for row in rows]
-            task = Task(_KINDS[kind], bool(assignment.learn), levels)  # pyright: ignore[reportArgumentType]
+            task = Task(_KINDS[kind], bool(assignment.students_learn), levels)  # pyright: ignore[reportArgumentType]
             batch = dataclasses.replace(batch, levels=jnp.asarray(rows))
             self._pending = task, dataclasses.replace(assignment, batches=(batch,)), state
         return self._pending[0]
@@ -234,11 +234,17 @@ class Teacher:
         metrics: dict[str, Array] = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                met = None if points is None else Met(assignment.batches[0].levels, points)
-                known = _recall(self._curriculum, state, assignment, met)
+                experience = None if points is None else Experience(assignment.batches[0].levels, points)
+                known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
                 state, metrics = _absorb(
-                    self._curriculum, state, assignment, known, verdicts, self._key(1), met
+                    self._curriculum,
+                    state,
+                    assignment,
+                    known=known,
+                    verdicts=verdicts,
+                    key=self._key(1),
+                    experience=experience,
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in jax.device_get(metrics).items()}
@@ -255,18 +261,18 @@ class Teacher:
             return []
         buffer = state.buffer
         mix = teacher.current_mix(self._curriculum, self._state)
-        chances = np.asarray(buffers.probabilities(buffer, mix, replay.config.priority))
+        probabilities = np.asarray(buffers.probabilities(buffer, mix, replay.config.priority))
         host = jax.device_get(buffer)
         return [
             StoredLevel(
                 level=self._codec.decode(host.levels[slot]),
                 scores=dict(zip(buffer.columns, host.scores[slot].tolist())),
-                chance=chances[slot].item(),
+                probability=probabilities[slot].item(),
                 id=host.ids[slot].item(),
                 parent=host.parents[slot].item(),
                 generation=host.generations[slot].item(),
             )
-            for slot in np.argsort(-chances[: int(host.size)], kind="stable")
+            for slot in np.argsort(-probabilities[: int(host.size)], kind="stable")
         ]
 
     def save(self, directory: str | Path) -> Path:
@@ -481,8 +487,8 @@ def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.
 def _with_ends(terminated: Sequence[np.ndarray], truncated: Sequence[np.ndarray]) -> list[np.ndarray]:
     """`truncated` with an end at the last step of every row that has none, so that it is scored."""
     last = [np.arange(len(row)) == len(row) - 1 for row in truncated]
-    unfinished = [not (one | other).any() for one, other in zip(terminated, truncated)]
-    return [row | (end & cut) for row, end, cut in zip(truncated, last, unfinished)]
+    unfinished = [not (end | cut).any() for end, cut in zip(terminated, truncated)]
+    return [row | (is_last & cut) for row, is_last, cut in zip(truncated, last, unfinished)]
 
 
 def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str, np.ndarray]:
