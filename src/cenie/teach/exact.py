@@ -33,7 +33,7 @@ def normalised(weights: Float[Array, " c"], mask: Bool[Array, " c"]) -> Float[Ar
     return rounded(jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), uniform))
 
 
-def exp_over_largest(logs: Float[Array, " c"], largest: Float[Array, ""]) -> Float[Array, " c"]:
+def exp_over_largest(logs: Float[Array, "*a"], largest: Float[Array, ""]) -> Float[Array, "*a"]:
     """Weights relative to the largest one, so that no temperature can divide 0 by 0; all 0 if it is 0."""
     return jnp.exp(logs - jnp.where(jnp.isfinite(largest), largest, 0.0))
 
