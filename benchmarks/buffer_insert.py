@@ -49,7 +49,7 @@ def ours(capacity: int, columns: int) -> tuple[Any, dict[str, Call]]:
             state,
             levels,
             buffer.recognise(state, levels),
-            buffer.Plays(scores, jnp.ones(n, bool), {"max_return": scores[:, 0]}),
+            plays=buffer.Plays(scores, jnp.ones(n, bool), {"max_return": scores[:, 0]}),
             parents=jnp.full(n, -1),
             generations=jnp.zeros(n, jnp.int32),
             mix=mix,

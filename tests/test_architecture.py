@@ -224,7 +224,86 @@ def test_every_public_name_is_where_the_front_door_says() -> None:
         cenie.nonsense  # noqa: B018
 
 
+MOST_ARGUMENTS, MOST_IN_ORDER = 5, 3
+"""A public function with more arguments takes all but the first few of them by name only."""
+
+
+def public_functions(
+    tree: ast.Module | ast.ClassDef, prefix: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions and methods without an underscore, constructors included."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+            yield prefix + node.name, node
+
+
+def long_signatures(text: str) -> list[str]:
+    """Public functions that are called with more arguments in a row than a reader can tell apart."""
+    found = []
+    for name, node in public_functions(ast.parse(text)):
+        in_order = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+        in_order = in_order[1:] if in_order[:1] in (["self"], ["cls"]) else in_order
+        if len(in_order) + len(node.args.kwonlyargs) > MOST_ARGUMENTS and len(in_order) > MOST_IN_ORDER:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_many_arguments_have_names(module: str) -> None:
+    assert long_signatures(MODULES[module]) == []
+
+
+def words_of(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", text))
+
+
+OUTSIDE = {
+    path: words_of(path.read_text(encoding="utf-8"))
+    for folder in ("examples", "docs", "benchmarks", "src")
+    for path in (SOURCE.parent / folder).rglob("*")
+    if path.suffix in (".py", ".md")
+} | {path: words_of(path.read_text(encoding="utf-8")) for path in [SOURCE.parent / "README.md"]}
+"""The words of all files but tests: what only a test uses is not used."""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_function_is_used_or_documented(module: str) -> None:
+    tree = ast.parse(MODULES[module])
+    own = SOURCE / Path(*module.split(".")).with_suffix(".py")
+    elsewhere = set[str]().union(*(words for path, words in OUTSIDE.items() if path != own))
+    here = re.findall(r"[A-Za-z_][A-Za-z_0-9]*", MODULES[module])
+    names = {name.split(".")[0] for name, _ in public_functions(tree)}
+    assert {name for name in names if name not in elsewhere and here.count(name) < 2} == set()
+
+
 # The checks themselves must be able to fail.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def f(a, b, c, d, e, f): ...",
+        "def f(a, b, c, d, *, e, f): ...",
+        "class A:\n    def __init__(self, a, b, c, d, e, f): ...",
+    ],
+)
+def test_a_long_signature_is_found(line: str) -> None:
+    assert len(long_signatures(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def f(a, b, c, d, e): ...",
+        "def f(a, b, c, *, d, e, f): ...",
+        "def _f(a, b, c, d, e, f): ...",
+        "class A:\n    def f(self, a, b, c, d, e): ...",
+    ],
+)
+def test_a_short_signature_is_accepted(line: str) -> None:
+    assert long_signatures(line) == []
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ Layout = Literal["levels-first", "time-first"]
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
-_LEAST_STEPS = 1024
+_MIN_STEPS = 1024
 """Rows are filled up to this, so that most loops compile for one length only."""
 
 _LARGEST_SEED = 2**32 - 1
@@ -128,7 +128,7 @@ class Teacher:
                 f"features: {method} measures novelty and needs the number of features of a step"
             )
         self._num_levels, self._seed, self._told = num_levels, seed, 0
-        self._steps = _LEAST_STEPS
+        self._steps = _MIN_STEPS
         self._compiled: set[str] = set()
         self._watch = Watch(self._curriculum.replay, _REMEDY)
         self._points_shape = (points_per_level, features or 0)
@@ -219,7 +219,7 @@ class Teacher:
             {
                 name: _rows(name, values, self._num_levels, layout)
                 for name, values in given.items()
-                if values is not None or name in _ALWAYS
+                if values is not None or name in _REQUIRED
             }
         )
         replay = self._curriculum.replay
@@ -294,7 +294,7 @@ class Teacher:
         if different:
             raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
-        self._steps = int(loaded.facts.get("steps", _LEAST_STEPS))
+        self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
@@ -426,7 +426,7 @@ _REMEDY = (
     "settings={'replay.unfinished': 'score'} to score what was played of an episode"
 )
 _FLAGS = {"terminated", "truncated", "solved"}
-_ALWAYS = {"reward", "value", "terminated", "truncated"}
+_REQUIRED = {"reward", "value", "terminated", "truncated"}
 
 
 def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> list[np.ndarray]:
@@ -434,8 +434,8 @@ def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> lis
     if isinstance(values, list | tuple) and layout != "time-first":
         rows = [_array(f"{name}[{index}]", row) for index, row in enumerate(values)]
         if len(rows) != num_levels:
-            turned = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
-            raise ValueError(_wrong_levels(name, num_levels, len(rows), turned))
+            transposed = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
+            raise ValueError(_wrong_levels(name, num_levels, len(rows), transposed))
         return rows
     array = _array(name, values)
     if array.ndim < 2:
@@ -458,8 +458,8 @@ def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> lis
     return list(array)
 
 
-def _wrong_levels(name: str, num_levels: int, found: int, turned: bool) -> str:
-    hint = "; it looks time-first: pass layout='time-first'" if turned else ""
+def _wrong_levels(name: str, num_levels: int, found: int, transposed: bool) -> str:
+    hint = "; it looks time-first: pass layout='time-first'" if transposed else ""
     return f"{name}: expected one row for each of the {num_levels} levels, got {found}{hint}"
 
 

@@ -33,7 +33,7 @@ class _Play(eqx.Module):
     """What was seen in `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
 
     `outside` and `infinite` tell for each leaf of the observation whether a value left its space or was
-    not finite. `print` sums up observation, state, reward and flags, to compare whole episodes.
+    not finite. `fingerprint` sums up observation, state, reward and flags, to compare whole episodes.
     """
 
     running: Bool[Array, "*batch"]
@@ -43,7 +43,7 @@ class _Play(eqx.Module):
     bad_reward: Bool[Array, "*batch"]
     outside: Bool[Array, "*batch leaves"]
     infinite: Bool[Array, "*batch leaves"]
-    print: Float[Array, "*batch parts"]
+    fingerprint: Float[Array, "*batch parts"]
 
 
 def check_environment(
@@ -85,9 +85,9 @@ def _declared(environment: Environment, level: Level, other_level: Level | None)
         yield f"max_steps must be a whole number of at least 1, got {environment.max_steps}"
     if not jax.tree.leaves(level):
         yield "the level has no arrays, so that there is no level axis to play a batch along; add one"
-    loose = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
-    yield from loose
-    if other_level is not None and jax.tree.leaves(level) and not loose:
+    not_arrays = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
+    yield from not_arrays
+    if other_level is not None and jax.tree.leaves(level) and not not_arrays:
         yield from _compare("the second level", other_level, level)
 
 
@@ -123,7 +123,7 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         for name in _empty_parts(state):
             yield f"the state after reset{name} is None; give it the array that step will put there"
         return
-    loose = [
+    not_arrays = [
         *_not_arrays("the observation after reset", raw[0]),
         *_not_arrays("the state after reset", raw[1]),
         *_not_arrays("the observation after step", raw_step.observation),
@@ -134,8 +134,8 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
             for problem in _not_arrays(name, getattr(raw_step, name), _SCALARS[name])
         ),
     ]
-    if loose:
-        yield from loose
+    if not_arrays:
+        yield from not_arrays
         return
     yield from _compare("the observation after reset", observation, environment.observation_space)
     yield from _compare("the observation after step", step.observation, environment.observation_space)
@@ -277,7 +277,7 @@ def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> _Pl
         "bad_reward": ~jnp.isfinite(step.reward),
         "outside": jnp.stack([~_inside(space, leaf) for space, leaf in zip(spaces, leaves)]),
         "infinite": jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves]),
-        "print": jnp.stack([_fingerprint(part) for part in parts]),
+        "fingerprint": jnp.stack([_fingerprint(part) for part in parts]),
     }
     masked = {name: jnp.where(running, value, jnp.zeros_like(value)) for name, value in row.items()}
     return _Play(**masked)
@@ -303,12 +303,12 @@ def _sample(space: Space, key: PRNGKeyArray) -> Array:
     return jax.random.uniform(key, space.shape, minval=low, maxval=high).astype(space.dtype)
 
 
-def _same(one: _Play, other: _Play) -> bool:
-    return bool(np.array_equal(one.print, other.print, equal_nan=True))
+def _same(first: _Play, second: _Play) -> bool:
+    return bool(np.array_equal(first.fingerprint, second.fingerprint, equal_nan=True))
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other))
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(np.array_equal(a, b) for a, b in zip(first, second))
 
 
 def _text(jaxpr: Any) -> str:

@@ -42,21 +42,27 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
-    at_once: int = EPISODES_AT_ONCE,
+    batch_size: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. At most `at_once` episodes are played side by side, which
-    bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished, total)` is
-    called now and then.
+    and checkpoints are compared on the same draws. At most `batch_size` episodes are played side by side,
+    which bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished,
+    total)` is called now and then.
     """
     environment = _environment(domain, suite)
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
     results = play_once(
-        environment, network, domain.stack(levels), keys, mesh=mesh, at_once=at_once, progress=progress
+        environment,
+        network,
+        domain.stack(levels),
+        keys=keys,
+        mesh=mesh,
+        batch_size=batch_size,
+        progress=progress,
     )
     rows = []
     for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
@@ -69,18 +75,18 @@ def play_once(
     environment: Environment,
     network: Network,
     levels: Level,
-    keys: Key[Array, " n"],
     *,
+    keys: Key[Array, " n"],
     mesh: Mesh | None = None,
-    at_once: int = EPISODES_AT_ONCE,
+    batch_size: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
-    if at_once < 1:
-        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     total = keys.shape[0]
     # Chunks of one size, so that one compiled program plays them all.
-    size = -(-total // -(-total // at_once))
+    size = -(-total // -(-total // batch_size))
     parts = []
     for first in range(0, total, size):
         # The last level is repeated where a chunk has too few.

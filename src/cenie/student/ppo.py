@@ -195,10 +195,10 @@ def _apply(
     network, optimiser = carry
     norm = optax.tree.norm(gradient)
     direction, stepped = _optimiser(ppo).update(gradient, optimiser)
-    moved = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, direction))
-    good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
-    carry = jax.tree.map(lambda new, old: jnp.where(good, new, old), (moved, stepped), carry)
-    return carry, metrics | {"gradient_norm": norm, "skipped": (~good).astype(jnp.int32)}
+    moved = eqx.apply_updates(network, jax.tree.map(lambda leaf: -rate * leaf, direction))
+    finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
+    carry = jax.tree.map(lambda new, old: jnp.where(finite, new, old), (moved, stepped), carry)
+    return carry, metrics | {"gradient_norm": norm, "skipped": (~finite).astype(jnp.int32)}
 
 
 def _optimiser(ppo: PPOConfig) -> optax.GradientTransformation:

@@ -389,7 +389,7 @@ def _store(
             buffer,
             batch.levels,
             found,
-            plays,
+            plays=plays,
             parents=batch.parents,
             generations=batch.generations,
             mix=mix,
