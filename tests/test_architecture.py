@@ -278,7 +278,51 @@ def test_every_public_function_is_used_or_documented(module: str) -> None:
     assert {name for name in names if name not in elsewhere and here.count(name) < 2} == set()
 
 
+SHARED_LINES = 6
+"""So many equal lines of code in two places are one piece of code written twice."""
+
+
+def lines_of_code(text: str) -> list[tuple[int, str]]:
+    """The lines that count, with their numbers: no prose, no imports, no lines of mere brackets."""
+    tree = ast.parse(text)
+    skipped = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    stripped = ((number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [(number, line) for number, line in stripped if number not in skipped and re.search(r"\w", line)]
+
+
+def written_twice(modules: dict[str, str]) -> list[str]:
+    """Where a run of equal lines begins a second time, and where it began first."""
+    first: dict[tuple[str, ...], str] = {}
+    found = []
+    for module, text in modules.items():
+        lines = lines_of_code(text)
+        for start in range(len(lines) - SHARED_LINES + 1):
+            window = tuple(line for _, line in lines[start : start + SHARED_LINES])
+            place = f"{module}:{lines[start][0]}"
+            if first.setdefault(window, place) != place:
+                found.append(f"{place} is {first[window]}")
+    return found
+
+
+def test_no_code_is_written_twice() -> None:
+    assert written_twice(MODULES) == []
+
+
 # The checks themselves must be able to fail.
+
+
+def test_code_that_is_written_twice_is_found() -> None:
+    lines = [f"x{number} = {number}" for number in range(SHARED_LINES)]
+    again = ["import os", *lines[:3], "", "# why", *lines[3:]]
+    modules = {"a": "\n".join(lines), "b": "\n".join(again)}
+    assert written_twice(modules) == ["b:2 is a:1"]
+    assert written_twice({"a": "\n".join(lines), "b": "\n".join(again[:-1])}) == []
 
 
 @pytest.mark.parametrize(

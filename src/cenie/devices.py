@@ -79,7 +79,7 @@ def split(mesh: Mesh | None, tree: Any) -> Any:
     return lax.with_sharding_constraint(tree, _over(mesh))
 
 
-def spread(mesh: Mesh | None, rows: Any) -> Any:
+def shard_rows(mesh: Mesh | None, rows: Any) -> Any:
     """Outside of one: the same for any number of rows; the last is repeated until all have as many."""
     if mesh is None:
         return rows
@@ -119,7 +119,7 @@ def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], rows: Any) -> A
     return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(rows)
 
 
-def averaged(mesh: Mesh | None, function: Callable[..., Any], replicated: Any, rows: Any) -> Any:
+def mean_over_devices(mesh: Mesh | None, function: Callable[..., Any], replicated: Any, rows: Any) -> Any:
     """The mean over devices of `function(replicated, rows)`, each device with its own rows.
 
     It may be a gradient: without `check_vma` that inside is the gradient of the local function, so that the

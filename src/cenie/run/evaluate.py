@@ -96,7 +96,7 @@ def play_once(
             _play_chunk(
                 environment,
                 network,
-                *devices.spread(mesh, chunk),
+                *devices.shard_rows(mesh, chunk),
                 count=min(size, total - first),
                 progress=lambda finished, first=first: progress(first + finished, total),
             )
@@ -178,7 +178,7 @@ def _prepare(environment: Environment, levels: Level) -> Prepared:
 @eqx.filter_jit
 def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
-    observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
+    observation, state = jax.vmap(environment.reset)(_keys_of_step(keys, 0), levels)
     count = keys.shape[0]
     return _Play(
         observation=observation,
@@ -199,7 +199,7 @@ def _segment(
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
         action_keys, step_keys = jnp.moveaxis(
-            jax.vmap(jax.random.split)(_at_step(keys, play.length + 1)), 1, 0
+            jax.vmap(jax.random.split)(_keys_of_step(keys, play.length + 1)), 1, 0
         )
         action = jax.vmap(lambda policy, key: policy.sample(key))(decision.policy, action_keys)
         step = jax.vmap(environment.step)(step_keys, levels, play.state, action)
@@ -218,6 +218,6 @@ def _segment(
     return jax.lax.scan(body, play, length=SEGMENT)[0]
 
 
-def _at_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
+def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
     steps = jnp.broadcast_to(jnp.asarray(step), keys.shape)
     return jax.vmap(jax.random.fold_in)(keys, steps)

@@ -150,7 +150,7 @@ def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
 def _gradient(ppo: PPOConfig, network: Network, batch: _Batch, mesh: Mesh | None) -> tuple[PyTree, Metrics]:
     """Gradient of the loss and its parts, averaged over the devices of the mesh."""
     gradient_of = eqx.filter_grad(lambda network, batch: _loss(ppo, network, batch), has_aux=True)
-    return devices.averaged(mesh, gradient_of, network, batch)
+    return devices.mean_over_devices(mesh, gradient_of, network, batch)
 
 
 def _loss(ppo: PPOConfig, network: Network, batch: _Batch) -> tuple[Float[Array, ""], Metrics]:
