@@ -224,6 +224,34 @@ def test_every_public_name_is_where_the_front_door_says() -> None:
         cenie.nonsense  # noqa: B018
 
 
+def drawn_imports(document: str) -> dict[str, set[str]]:
+    """The rooms that each room may reach by the arrows of the diagram."""
+    arrows = set(re.findall(r"^ +(\w+) --> (\w+)$", document, re.MULTILINE))
+    reached = {start: {start} for arrow in arrows for start in arrow}
+    for _ in reached:
+        for start, end in arrows:
+            reached[start] |= reached[end]
+    return reached
+
+
+def test_the_diagram_of_the_rooms_shows_all_imports() -> None:
+    reached = drawn_imports((SOURCE.parent / "docs" / "design.md").read_text(encoding="utf-8"))
+    shared = {"types", "spaces", "settings"}
+
+    def node(module: str) -> str:
+        room = module.split(".")[1]
+        return "shared" if room in shared else room
+
+    missing = {
+        f"{node(module)} --> {node(name)}"
+        for module, text in MODULES.items()
+        for name in imports(ast.parse(text), module)
+        if module not in FRONT_DOORS and name.startswith("cenie.")
+        if node(name) not in reached.get(node(module), set())
+    }
+    assert missing == set()
+
+
 MOST_ARGUMENTS, MOST_IN_ORDER = 5, 3
 """A public function with more arguments takes all but the first few of them by name only."""
 

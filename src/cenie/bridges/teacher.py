@@ -153,8 +153,8 @@ class Teacher:
                 assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
             (batch,) = assignment.batches
-            made = self._levels(kind, np.asarray(batch.levels))
-            rows = np.stack([self._codec.encode(level) for level in made])
+            foreign = self._levels(kind, np.asarray(batch.levels))
+            rows = np.stack([self._codec.encode(level) for level in foreign])
             # Decoded, so that new levels have the same types as replayed ones.
             levels = [self._codec.decode(row) for row in rows]
             task = Task(_KINDS[kind], bool(assignment.students_learn), levels)  # pyright: ignore[reportArgumentType]
@@ -314,8 +314,8 @@ class Teacher:
         self._compiled.add(what)
         return kept_programs()
 
-    def _key(self, use: int) -> PRNGKeyArray:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), use)
+    def _key(self, purpose: int) -> PRNGKeyArray:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), purpose)
 
 
 @dataclass(frozen=True)
@@ -392,8 +392,8 @@ class _Arguments:
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if is_whole and smallest <= value and (largest is None or value <= largest):
             return int(value)
-        most = "" if largest is None else f" and at most {largest}"
-        self._wrong(name, f"must be a whole number of at least {smallest}{most}", value)
+        limit = "" if largest is None else f" and at most {largest}"
+        self._wrong(name, f"must be a whole number of at least {smallest}{limit}", value)
         return smallest
 
     def share(self, name: str, value: Any) -> float:

@@ -99,11 +99,11 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         if not jax.tree.leaves(prepared):
             yield "prepare returns no arrays: return what reset and step need of the level"
             return
-        begun, raw = _traced(environment.reset, key, prepared)
+        shapes, raw = _traced(environment.reset, key, prepared)
         if not isinstance(raw, tuple | list) or len(raw) != 2:
             yield f"reset must return an observation and a state, got {type(raw).__name__}; return a pair"
             return
-        observation, state = begun
+        observation, state = shapes
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
         step, raw_step = _traced(environment.step, key, prepared, state, action)
         if not isinstance(step, Step):
@@ -248,16 +248,16 @@ def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
             state, running = carry
             action_key, step_key = jax.random.split(key)
             action = _sample(environment.action_space, action_key)
-            made = environment.step(step_key, prepared, state, action)
-            seen = _look(environment, made, running)
-            return (made.state, running & ~made.terminated & ~made.truncated), seen
+            result = environment.step(step_key, prepared, state, action)
+            row = _look(environment, result, running)
+            return (result.state, running & ~result.terminated & ~result.truncated), row
 
         first = Step(observation, state, jnp.float32(0.0), *(jnp.zeros((), bool),) * 3)
         at_reset = _look(environment, first, jnp.ones((), bool))
-        _, seen = jax.lax.scan(step, (state, jnp.ones((), bool)), jax.random.split(key, steps))
+        _, rows = jax.lax.scan(step, (state, jnp.ones((), bool)), jax.random.split(key, steps))
         # The flags of the first observation are not known; its values count with the first step.
-        joined = jax.tree.map(lambda a, b: b.at[0].set(a | b[0]) if b.dtype == bool else b, at_reset, seen)
-        return eqx.tree_at(lambda play: play.running, joined, seen.running)
+        joined = jax.tree.map(lambda a, b: b.at[0].set(a | b[0]) if b.dtype == bool else b, at_reset, rows)
+        return eqx.tree_at(lambda play: play.running, joined, rows.running)
 
     return jax.vmap(episode)(jax.random.split(key, EPISODES))
 

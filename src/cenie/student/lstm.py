@@ -136,10 +136,10 @@ def _backward(saved, d_outputs):
         )
         return (d_state, d_weight + dz @ read.T), d_inputs
 
-    nothing = jnp.zeros(size * count)
+    zeros = jnp.zeros(size * count)
     arrays = (read, d_outputs.reshape(time, -1), fresh, *rest)
     (d_state, d_weight), d_inputs = jax.lax.scan(
-        chunk, ((nothing, nothing), jnp.zeros_like(weight)), tuple(map(_in_chunks, arrays)), reverse=True
+        chunk, ((zeros, zeros), jnp.zeros_like(weight)), tuple(map(_in_chunks, arrays)), reverse=True
     )
     return (
         d_weight,

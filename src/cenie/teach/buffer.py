@@ -372,9 +372,9 @@ def _merged_memory(
     def merged(rule: Literal["maximum", "last"], rows: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         if rule == "last":
             return rows[last_play]
-        seen = jnp.where(jnp.isfinite(rows), rows, -jnp.inf)
+        finite = jnp.where(jnp.isfinite(rows), rows, -jnp.inf)
         same_level = batch.same_level.reshape(*batch.same_level.shape, *(1,) * (rows.ndim - 1))
-        return jnp.where(same_level, seen, -jnp.inf).max(axis=1)
+        return jnp.where(same_level, finite, -jnp.inf).max(axis=1)
 
     return {name: merged(kept.rule, values[name]) for name, kept in state.remembered}
 

@@ -101,8 +101,8 @@ class MazeDesign(Environment):
             time=state.time + 1,
         )
         finished = state.time >= level.budget + 2
-        no = jnp.zeros((), bool)
-        return Step(self._observe(uniforms[1:], state), state, jnp.float32(0.0), finished, no, no)
+        false = jnp.zeros((), bool)
+        return Step(self._observe(uniforms[1:], state), state, jnp.float32(0.0), finished, false, false)
 
     def finished_level(self, state: DesignState) -> MazeLevel:
         """The maze of a finished design."""

@@ -40,13 +40,13 @@ def edit(
     def apply(draft: _Draft, change: tuple[Array, Array, Array]) -> tuple[_Draft, None]:
         tile, kind, skip = change
         put = {name: kind == index for index, name in enumerate(operations)}
-        no = jnp.zeros((), bool)
+        false = jnp.zeros((), bool)
         goal = jnp.where(draft.goal == tile, _MISSING, draft.goal)
         start = jnp.where(draft.start == tile, _MISSING, draft.start)
         changed = _Draft(
-            draft.walls.at[tile].set(put.get("wall", no)),
-            jnp.where(put.get("goal", no), tile, goal),
-            jnp.where(put.get("agent", no), tile, start),
+            draft.walls.at[tile].set(put.get("wall", false)),
+            jnp.where(put.get("goal", false), tile, goal),
+            jnp.where(put.get("agent", false), tile, start),
         )
         return jax.tree.map(lambda old, new: jnp.where(skip, old, new), draft, changed), None
 

@@ -110,9 +110,9 @@ def _rectangle(rows: list[Any], alphabet: str) -> np.ndarray:
             raise ValueError(
                 f"all rows must be equally long: row 0 has {len(rows[0])}, row {number} {len(row)}"
             )
-        strange = set(row) - set(alphabet)
-        if strange:
-            raise ValueError(f"row {number} has {sorted(strange)[0]!r}; allowed are '{alphabet}'")
+        unknown = set(row) - set(alphabet)
+        if unknown:
+            raise ValueError(f"row {number} has {sorted(unknown)[0]!r}; allowed are '{alphabet}'")
     return np.array([list(row) for row in rows])
 
 
@@ -141,12 +141,12 @@ def _place(value: Any, name: str) -> list[int]:
     return [_whole(item, name, MAX_SIDE) for item in value]
 
 
-def _whole(value: Any, name: str, most: int) -> int:
+def _whole(value: Any, name: str, largest: int) -> int:
     # bool is a subclass of int, and a text or a fraction is not a number of tiles.
     if type(value) is not int:
         raise ValueError(f"'{name}' must be a whole number, got {_kind(value)}")
-    if not 0 <= value <= most:
-        raise ValueError(f"'{name}' must lie in 0 .. {most}")
+    if not 0 <= value <= largest:
+        raise ValueError(f"'{name}' must lie in 0 .. {largest}")
     return value
 
 
