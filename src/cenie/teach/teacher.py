@@ -94,7 +94,7 @@ def ask(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(lambda key: _propose(curriculum, state, key, num_levels)[1], levels_key),
     )
-    before = [past.buffer for past in state.replays]
+    before = [replay_state.buffer for replay_state in state.replays]
 
     def new() -> tuple[list[Batch], Proposal, list[BufferState]]:
         batch, proposal = _propose(curriculum, state, levels_key, num_levels)
@@ -108,7 +108,7 @@ def ask(
     if editing is not None:
         branches.append(
             lambda: (
-                [_edited(editing, past, key) for past, key in zip(state.replays, keys)],
+                [_edited(editing, replay_state, key) for replay_state, key in zip(state.replays, keys)],
                 no_proposal,
                 before,
             )
@@ -116,7 +116,8 @@ def ask(
     batches, proposal, after = jax.lax.switch(kind, branches)
     students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
     replays = tuple(
-        ReplayState(buffer, past.replayed) for past, buffer in zip(state.replays, after, strict=True)
+        ReplayState(buffer, replay_state.replayed)
+        for replay_state, buffer in zip(state.replays, after, strict=True)
     )
     assignment = Assignment(kind, students_learn, tuple(batches), proposal)
     return assignment, dataclasses.replace(state, replays=replays)
@@ -190,18 +191,18 @@ def recall(
 ) -> Known:
     """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
 
-    def look_up(past: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
+    def look_up(replay_state: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
         found = jax.lax.cond(
             kind == REPLAY,
             lambda: buffers.recognise_slots(batch.slots),
-            lambda: buffers.recognise(past.buffer, batch.levels),
+            lambda: buffers.recognise(replay_state.buffer, batch.levels),
         )
-        return found, buffers.stored_maximum(past.buffer, MAX_RETURN, found)
+        return found, buffers.stored_maximum(replay_state.buffer, MAX_RETURN, found)
 
     # Every device does this and `_store` in full, which is little, rather than wait for others at every step.
     found = [
-        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), past, batch, assignment.kind)
-        for past, batch in zip(state.replays, assignment.batches, strict=True)
+        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), replay_state, batch, assignment.kind)
+        for replay_state, batch in zip(state.replays, assignment.batches, strict=True)
     ]
     novelty, novelty_scores = curriculum.novelty, None
     if novelty is not None:
@@ -250,21 +251,21 @@ def absorb(
     mix = current_mix(curriculum, state)
     memory = {} if novelty is None else novelty.memory(state.novelty, _required(experience))
     replays, slots, metrics = [], [], {}
-    for number, past in enumerate(state.replays):
+    for number, replay_state in enumerate(state.replays):
         batch, verdict = assignment.batches[number], verdicts[number]
         remembered = memory | {MAX_RETURN: verdict.max_return}
         plays = _plays(curriculum, assignment, verdict, known.novelty_scores, remembered)
         buffer, stored_in, stored = side_by_side(
             mesh,
             lambda _, *arguments: _store(replay, *arguments),
-            past.buffer,
+            replay_state.buffer,
             assignment.kind,
             batch,
             known.batches[number],
             plays,
             mix,
         )
-        replays.append(ReplayState(buffer, jnp.where(replayed, batch.slots, past.replayed)))
+        replays.append(ReplayState(buffer, jnp.where(replayed, batch.slots, replay_state.replayed)))
         slots.append(stored_in)
         scored = measure.batch_metrics(verdict.score, verdict.outcomes.completed)
         metrics |= _numbered(number, stored | scored)
@@ -280,8 +281,8 @@ def absorb(
     outcomes = tuple(verdict.outcomes for verdict in verdicts)
     after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
     mix = current_mix(curriculum, after)
-    for number, past in enumerate(after.replays):
-        metrics |= _numbered(number, measure.buffer_metrics(past.buffer, mix, replay.config.priority))
+    for number, replay_state in enumerate(after.replays):
+        metrics |= _numbered(number, measure.buffer_metrics(replay_state.buffer, mix, replay.config.priority))
     return after, metrics | source_metrics
 
 
@@ -310,8 +311,8 @@ def _propose(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Batch, Proposal]:
     levels, proposal = curriculum.source.propose(state.source, key, num_levels)
-    nothing = jnp.zeros(num_levels, jnp.int32)
-    return Batch(levels, nothing, nothing - 1, nothing), proposal
+    zeros = jnp.zeros(num_levels, jnp.int32)
+    return Batch(levels, zeros, zeros - 1, zeros), proposal
 
 
 def _sample(
@@ -322,16 +323,17 @@ def _sample(
     return Batch(levels, slots, buffer.parents[slots], buffer.generations[slots]), buffer
 
 
-def _edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Batch:
+def _edited(editing: Editing, replay_state: ReplayState, key: PRNGKeyArray) -> Batch:
     # The stored score: an unfinished play left it as it was, several plays of a level share one.
-    slots = select_parents(past.replayed, past.buffer.column(REGRET)[past.replayed], editing)
+    replayed, buffer = replay_state.replayed, replay_state.buffer
+    slots = select_parents(replayed, buffer.column(REGRET)[replayed], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
-    parents: Level = buffers.levels_at(past.buffer, slots)
+    parents: Level = buffers.levels_at(buffer, slots)
     return Batch(
         levels=jax.vmap(editing.edit)(jax.random.split(key, slots.shape[0]), parents),
         slots=jnp.zeros_like(slots),
-        parents=past.buffer.ids[slots],
-        generations=past.buffer.generations[slots] + 1,
+        parents=buffer.ids[slots],
+        generations=buffer.generations[slots] + 1,
     )
 
 
@@ -442,18 +444,18 @@ def _novelty_learned(
     learned = novelty.learn(
         before.novelty, experience, slots=slots, enters=enters, key=jax.random.fold_in(key, 1), mesh=mesh
     )
-    present = after.replays[0].buffer
-    rescored = novelty.rescore(learned, present)
+    updated = after.replays[0].buffer
+    rescored = novelty.rescore(learned, updated)
     if rescored is not None:
-        column = present.columns.index(NOVELTY)
-        scores = present.scores.at[:, column].set(jnp.where(present.mask, rescored, 0.0))
-        present = dataclasses.replace(present, scores=scores)
-    first = ReplayState(present, after.replays[0].replayed)
+        column = updated.columns.index(NOVELTY)
+        scores = updated.scores.at[:, column].set(jnp.where(updated.mask, rescored, 0.0))
+        updated = dataclasses.replace(updated, scores=scores)
+    first = ReplayState(updated, after.replays[0].replayed)
     after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
     return after, {
         "alpha": weight.alpha(curriculum.alpha, weights),
-        "novelty_regret_correlation": measure.rank_correlation(present, REGRET, NOVELTY),
-        **novelty.metrics(learned, present),
+        "novelty_regret_correlation": measure.rank_correlation(updated, REGRET, NOVELTY),
+        **novelty.metrics(learned, updated),
     }
 
 
