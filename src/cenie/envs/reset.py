@@ -29,6 +29,7 @@ def step_and_restart(
     environment: Environment,
     key: PRNGKeyArray,
     levels: Prepared,
+    *,
     states: EnvState,
     actions: Array,
     mesh: Mesh | None = None,
@@ -43,11 +44,11 @@ def step_and_restart(
     step_key, reset_key = jax.random.split(key)
     count = jax.tree.leaves(levels)[0].shape[0]
     keys = jax.random.split(step_key, count), jax.random.split(reset_key, count)
-    advance = partial(_step_and_restart, environment)
+    advance = partial(_step_and_restart_rows, environment)
     return devices.on_own_rows(mesh, advance, *keys, levels, states, actions)
 
 
-def _step_and_restart(
+def _step_and_restart_rows(
     environment: Environment,
     step_keys: Key[Array, " n"],
     reset_keys: Key[Array, " n"],
@@ -55,26 +56,27 @@ def _step_and_restart(
     states: EnvState,
     actions: Array,
 ) -> tuple[Step, Observation]:
-    made = jax.vmap(environment.step)(step_keys, levels, states, actions)
-    first, begun = jax.vmap(environment.reset)(reset_keys, levels)
-    done = made.terminated | made.truncated
+    result = jax.vmap(environment.step)(step_keys, levels, states, actions)
+    first_observation, first_state = jax.vmap(environment.reset)(reset_keys, levels)
+    done = result.terminated | result.truncated
 
     def choose(new: PyTree, old: PyTree) -> PyTree:
         return jax.tree.map(lambda a, b: jnp.where(_like(done, b), a, b), new, old)
 
-    state = choose(begun, made.state)
+    state = choose(first_state, result.state)
     if isinstance(environment, ObservingEnvironment):
         observation = jax.vmap(environment.observe)(levels, state)
     else:
-        observation = choose(first, made.observation)
-    step = Step(observation, state, made.reward, made.terminated, made.truncated, made.solved)
-    return step, made.observation
+        observation = choose(first_observation, result.observation)
+    step = Step(observation, state, result.reward, result.terminated, result.truncated, result.solved)
+    return step, result.observation
 
 
 def step_only(
     environment: Environment,
     key: PRNGKeyArray,
     levels: Prepared,
+    *,
     states: EnvState,
     actions: Array,
     mesh: Mesh | None = None,
@@ -86,8 +88,8 @@ def step_only(
     """
     count = jax.tree.leaves(levels)[0].shape[0]
     step, keys = jax.vmap(environment.step), jax.random.split(key, count)
-    made = devices.on_own_rows(mesh, step, keys, levels, states, actions)
-    return made, made.observation
+    result = devices.on_own_rows(mesh, step, keys, levels, states, actions)
+    return result, result.observation
 
 
 def _like(flags: Bool[Array, " n"], array: Array) -> Bool[Array, "n ..."]:

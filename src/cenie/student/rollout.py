@@ -11,11 +11,11 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
 from cenie import devices
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
+from cenie.types import EnvState, Level, Memory, Observation, Rollout, Step
 
-Advance = Callable[[Any, PRNGKeyArray, Prepared, EnvState, Array, Mesh | None], tuple[Step, Observation]]
-"""`advance(environment, key, levels, states, actions, mesh)` steps a batch of prepared levels and may restart
-finished episodes: the observation and state of the `Step` are those after a restart, the second result is
+Advance = Callable[..., tuple[Step, Observation]]
+"""`advance(environment, key, levels, states=, actions=, mesh=)` steps a batch of prepared levels and may
+restart finished episodes: the observation and state of the `Step` are those after a restart, the second result is
 the observation before it. The levels are split over the devices of the mesh, if there is one."""
 
 
@@ -33,12 +33,11 @@ def collect(
     environment: Any,
     network: Network,
     levels: Level,
+    *,
     key: PRNGKeyArray,
     num_steps: int,
-    *,
     advance: Advance,
     bootstrap_at_timeout: bool = False,
-    keep_final_observation: bool = False,
     keep_features: bool = False,
     keep_entropy: bool = False,
     keep_final_state: bool = False,
@@ -62,7 +61,9 @@ def collect(
         action_key, step_key = keys
         memory, decision = network.step(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
-        result, final_observation = advance(environment, step_key, prepared, play.state, action, mesh)
+        result, final_observation = advance(
+            environment, step_key, prepared, states=play.state, actions=action, mesh=mesh
+        )
         (observation, reward), masked = _finite((result.observation, result.reward), count)
         record = {
             "observation": play.observation,
@@ -75,13 +76,10 @@ def collect(
             "solved": result.solved,
             "start": play.start,
         }
-        if bootstrap_at_timeout or keep_final_observation:
-            final_observation, _ = _finite(final_observation, count)
         if bootstrap_at_timeout:
+            final_observation, _ = _finite(final_observation, count)
             no_start = jnp.zeros(count, bool)
             record["final_value"] = network.step(memory, final_observation, no_start)[1].value
-        if keep_final_observation:
-            record["final_observation"] = final_observation
         if keep_features:
             record["features"] = decision.features
         if keep_entropy:
