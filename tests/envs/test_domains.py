@@ -105,7 +105,7 @@ def test_random_designs_are_valid_levels(domain: Domain):
             actions = jax.random.randint(action_key, (COUNT,), 0, space.n)
         else:
             actions = jax.random.normal(action_key, (COUNT, *space.shape))
-        made, _ = step_only(environment, step_key, tasks, states=states, actions=actions)
+        made, _ = step_only(environment, jax.random.split(step_key, (COUNT, 2)), tasks, states, actions)
         return made.state, made.terminated
 
     @jax.jit

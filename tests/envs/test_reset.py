@@ -59,13 +59,11 @@ class ObservingCountDown(ObservingEnvironment):
 def played(environment, steps=10):
     _, state = jax.vmap(environment.reset)(jax.random.split(KEY, 3), LEVELS)
 
-    def step(state, key):
-        made, final = step_and_restart(
-            environment, key, LEVELS, states=state, actions=jnp.zeros(3, jnp.int32)
-        )
+    def step(state, keys):
+        made, final = step_and_restart(environment, keys, LEVELS, state, jnp.zeros(3, jnp.int32))
         return made.state, (made, final)
 
-    return jax.lax.scan(step, state, jax.random.split(KEY, steps))[1]
+    return jax.lax.scan(step, state, jax.random.split(KEY, (steps, 3, 2)))[1]
 
 
 def test_a_finished_episode_starts_the_same_level_again():
@@ -102,7 +100,8 @@ def test_every_level_gets_its_own_key():
             return Step(draw, draw, jnp.float32(0.0), done, jnp.zeros((), bool), done)
 
     levels = jnp.array([0, 0, 1, 1])
-    made, final = step_and_restart(Noisy(), KEY, levels, states=jnp.zeros(4), actions=jnp.zeros(4, jnp.int32))
+    keys = jax.random.split(KEY, (4, 2))
+    made, final = step_and_restart(Noisy(), keys, levels, jnp.zeros(4), jnp.zeros(4, jnp.int32))
     drawn = np.concatenate([final, made.observation[2:]])
     assert len(np.unique(drawn)) == 6, "steps and restarts of all levels draw independently"
     np.testing.assert_array_equal(made.observation[:2], final[:2])
@@ -127,17 +126,18 @@ class Searching(Environment):
 def test_devices_do_not_wait_for_the_loops_of_each_others_environments(advance):
     mesh = devices.level_mesh(2)
     levels = jnp.array([2, 5, 3, 4])
-    rows = devices.shard_rows(mesh, (levels, levels, jnp.zeros(4, jnp.int32)))
+    rows = jax.random.split(KEY, (4, 2)), levels, levels, jnp.zeros(4, jnp.int32)
+    step = functools.partial(advance, Searching())
 
-    def step(levels, states, actions, mesh=None):
-        return advance(Searching(), KEY, levels, states=states, actions=actions, mesh=mesh)
+    def compiled(mesh_of_step):
+        split = devices.shard_rows(mesh, rows)
+        program = (
+            jax.jit(lambda *rows: devices.on_own_rows(mesh_of_step, step, *rows)).lower(*split).compile()
+        )
+        return program, program(*split)
 
-    def compiled(mesh):
-        return jax.jit(functools.partial(step, mesh=mesh)).lower(*rows).compile()
-
-    # What it is like without the mesh, when the compiler splits the loop.
-    assert exchanges_in_conditions(compiled(None).as_text())
-    alone = compiled(mesh)
-    assert exchanges_in_conditions(alone.as_text()) == []
-    expected = step(levels, levels, jnp.zeros(4, jnp.int32))
-    jax.tree.map(np.testing.assert_array_equal, alone(*rows), expected)
+    # What it is like if the compiler splits the loop.
+    assert exchanges_in_conditions(compiled(None)[0].as_text())
+    program, found = compiled(mesh)
+    assert exchanges_in_conditions(program.as_text()) == []
+    jax.tree.map(np.testing.assert_array_equal, found, step(*rows))

@@ -1,14 +1,11 @@
 """Steps of a batch of levels, and the one auto-reset rule: a finished episode starts the same level again."""
 
 import abc
-from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Key, PyTree
 
-from cenie import devices
 from cenie.envs.base import Environment
 from cenie.types import EnvState, Observation, Prepared, Step
 
@@ -26,38 +23,17 @@ class ObservingEnvironment(Environment):
 
 
 def step_and_restart(
-    environment: Environment,
-    key: PRNGKeyArray,
-    levels: Prepared,
-    *,
-    states: EnvState,
-    actions: Array,
-    mesh: Mesh | None = None,
+    environment: Environment, keys: Key[Array, "n 2"], levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the key.
+    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the keys.
 
-    All arguments but the key have the level axis first. The observation and the state of the `Step` are
-    those to go on with, after the restart; its reward and flags are those of the step that was made. The
-    second result is the observation before any restart; under `jit` it costs nothing if it is not used.
-    With a mesh each of its devices steps its own levels: loops of an environment must not wait for others.
+    All arrays have the level axis first; a level has a key for its step and one for a restart. The
+    observation and the state of the `Step` are those to go on with, after the restart; its reward and flags
+    are those of the step that was made. The second result is the observation before any restart; under `jit`
+    it costs nothing if it is not used.
     """
-    step_key, reset_key = jax.random.split(key)
-    count = jax.tree.leaves(levels)[0].shape[0]
-    keys = jax.random.split(step_key, count), jax.random.split(reset_key, count)
-    advance = partial(_step_and_restart_rows, environment)
-    return devices.on_own_rows(mesh, advance, *keys, levels, states, actions)
-
-
-def _step_and_restart_rows(
-    environment: Environment,
-    step_keys: Key[Array, " n"],
-    reset_keys: Key[Array, " n"],
-    levels: Prepared,
-    states: EnvState,
-    actions: Array,
-) -> tuple[Step, Observation]:
-    result = jax.vmap(environment.step)(step_keys, levels, states, actions)
-    first_observation, first_state = jax.vmap(environment.reset)(reset_keys, levels)
+    result = jax.vmap(environment.step)(keys[:, 0], levels, states, actions)
+    first_observation, first_state = jax.vmap(environment.reset)(keys[:, 1], levels)
     done = result.terminated | result.truncated
 
     def choose(new: PyTree, old: PyTree) -> PyTree:
@@ -73,22 +49,14 @@ def _step_and_restart_rows(
 
 
 def step_only(
-    environment: Environment,
-    key: PRNGKeyArray,
-    levels: Prepared,
-    *,
-    states: EnvState,
-    actions: Array,
-    mesh: Mesh | None = None,
+    environment: Environment, keys: Key[Array, "n 2"], levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the key.
+    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the keys.
 
     Takes and returns what `step_and_restart` does. A rollout as long as the episode ends with its last state,
     which is how a design environment hands over the level that was made in it.
     """
-    count = jax.tree.leaves(levels)[0].shape[0]
-    step, keys = jax.vmap(environment.step), jax.random.split(key, count)
-    result = devices.on_own_rows(mesh, step, keys, levels, states, actions)
+    result = jax.vmap(environment.step)(keys[:, 0], levels, states, actions)
     return result, result.observation
 
 

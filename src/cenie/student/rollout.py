@@ -1,6 +1,7 @@
 """Play levels with the current student."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +12,12 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
 from cenie import devices
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation, Rollout, Step
+from cenie.types import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
 
-Advance = Callable[..., tuple[Step, Observation]]
-"""`advance(environment, key, levels, states=, actions=, mesh=)` steps a batch of prepared levels and may
-restart finished episodes: the observation and state of the `Step` are those after a restart, the second result is
-the observation before it. The levels are split over the devices of the mesh, if there is one."""
+Advance = Callable[[Any, Key[Array, "n 2"], Prepared, EnvState, Array], tuple[Step, Observation]]
+"""`advance(environment, keys, levels, states, actions)` steps a batch of prepared levels and may restart
+finished episodes: the observation and state of the `Step` are those after a restart, the second result is
+the observation before it. Each level has two keys, one of them for a restart."""
 
 
 class _Play(eqx.Module):
@@ -56,13 +57,16 @@ def collect(
     observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, prepared)
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
+    # Each device steps its own levels: a loop in an environment must not wait for those of other devices.
+    make_step = partial(advance, environment)
 
     def step(play: _Play, keys: Key[Array, " 2"]) -> tuple[_Play, dict[str, Any]]:
         action_key, step_key = keys
         memory, decision = network.step(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
-        result, final_observation = advance(
-            environment, step_key, prepared, states=play.state, actions=action, mesh=mesh
+        step_keys = jax.random.split(step_key, (count, 2))
+        result, final_observation = devices.on_own_rows(
+            mesh, make_step, step_keys, prepared, play.state, action
         )
         (observation, reward), masked = _finite((result.observation, result.reward), count)
         record = {

@@ -10,6 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
+from cenie.envs.original import ORIGINAL_CODE
 from cenie.settings import Where
 
 # Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
@@ -71,12 +72,5 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_LONG_RUN,
     },
     # The original code's configs for the walker.
-    "dcd": {
-        "updates": 20_000,  # its published figures
-        "student.ppo.bootstrap_at_rollout_end": False,
-        "teacher.replay.insertion": "raw",
-        "teacher.replay.repeated": "last",
-        "teacher.edit.parents": "easy",
-        **_LONG_RUN,
-    },
+    "dcd": {**ORIGINAL_CODE, **_LONG_RUN},
 }
