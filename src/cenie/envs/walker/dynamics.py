@@ -183,6 +183,7 @@ def _advance(
     old, action = _last(state), action.T
     pose, velocity = old.pose, old.velocity
     number = jnp.arange(pose.shape[-1])
+    one = jnp.where(jnp.abs(pose[2]) < 1e30, 1.0, 0.5)
     half_width = jnp.asarray(HALF_WIDTHS, pose.dtype)[:, None] + 0 * number
     hull_at_start = hull_distance(ground, *pose[:, 0])
 
@@ -197,10 +198,10 @@ def _advance(
     velocity = velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, pose.dtype)[:, None]
     torque = MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
-    joints = joints_of(pose[2], speed, TIME_STEP * torque)
+    joints = joints_of(pose[2], speed, TIME_STEP * torque, one[0])
     zero = jnp.zeros_like(legs.x)
     contacts = contacts_of(manifolds, (zero, zero, pose[2, 1:]), LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-    velocity, impulse, touch = solve_velocities(velocity, joints, old.impulse, contacts, memory.impulses)
+    velocity, impulse, touch = solve_velocities(velocity, joints, old.impulse, contacts, memory.impulses, one[1:])
 
     velocity = _limited(velocity)
     new = correct_positions(pose + TIME_STEP * velocity, pose, joints, manifolds)
@@ -214,6 +215,7 @@ def _advance(
         half_width,
         LEG_INVERSE_MASSES + 0 * x,
         LEG_INVERSE_INERTIAS + 0 * x,
+        one=one[1:],
         origin=(x, y),
         ground=around,
         time_step=TIME_STEP,

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jax.experimental.xla_metadata import set_xla_metadata
 
 Tree = Any
 
@@ -38,3 +39,24 @@ def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
         return jax.tree.map(lambda x: x[0], results)
 
     return single
+
+
+def one_kernel(function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """Ask XLA to compile a function for the CPU as one piece, instead of one call for every few operations.
+
+    Worth it for long loops of small steps. Without it the result is the same, only slower. Reductions are not
+    allowed in the function.
+    """
+    if jax.default_backend() != "cpu":
+        return function
+
+    def unmarked(*arguments: Tree) -> Tree:
+        # The marks are for the call only, not for what is called from within.
+        with set_xla_metadata(xla_cpu_small_call=None, inlineable=None):
+            return function(*arguments)
+
+    def marked(*arguments: Tree) -> Tree:
+        with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+            return jax.jit(unmarked)(*arguments)
+
+    return marked

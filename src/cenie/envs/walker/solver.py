@@ -3,6 +3,7 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -21,7 +22,8 @@ from cenie.envs.walker.body import (
     REFERENCE_ANGLES,
     UPPER_LIMITS,
 )
-from cenie.envs.walker.contact import SKIN, Manifolds, impact
+from cenie.envs.walker.lanes import one_kernel
+from cenie.envs.walker.contact import SKIN, SLOTS, Manifolds, impact
 
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
@@ -40,7 +42,11 @@ LEG_INVERSE_INERTIAS = INVERSE_INERTIAS[1:, None]
 
 
 class Joints(NamedTuple):
-    """What stays of the four joints while velocities are solved; one entry for each joint, of arrays over n."""
+    """What stays of a joint while velocities are solved; arrays over environments.
+
+    With K the matrix of inverse masses of the anchor (x, y) and the turn, `coupling` is its last column,
+    `resistance` the entries of the 2 x 2 part with determinant `det`, and `turning` the Schur complement.
+    """
 
     arm_a: tuple[Array, Array]
     arm_b: tuple[Array, Array]
@@ -48,22 +54,49 @@ class Joints(NamedTuple):
     """1 at the lower limit, -1 at the upper, 0 between them."""
     speed: Array
     most: Array
-    """The largest impulse of the motor."""
+    """The largest impulse of the motor, times `stiffness`."""
+    stiffness: Array
+    coupling: tuple[Array, Array]
+    lever: tuple[Array, Array]
+    turning: Array
+    resistance: tuple[Array, Array, Array]
+    det: Array
+    effect_a: tuple[Float[Array, "3 n"], ...]
+    effect_b: tuple[Float[Array, "3 n"], ...]
+    """What impulses in x, in y and around the joint change in the velocities of its bodies."""
 
 
 class Contacts(NamedTuple):
-    """What stays of the contacts of legs; slots first, then the two points if there are two, then lanes."""
+    """What stays of the contacts of legs while velocities are solved: slots first, lanes last.
 
-    normal: Float[Array, "slots 2 *lanes"]
-    across: Float[Array, "slots 2 *lanes"]
+    Points that do not exist have a `bias` that keeps them open.
+    """
+
+    tangent: tuple[Array, Array]
+    across: tuple[Array, Array]
     """Turning effect at each point, of an impulse along the normal."""
-    aside: Float[Array, "slots 2 *lanes"]
+    aside: tuple[Array, Array]
     """The same of an impulse along the tangent."""
-    resistance: Float[Array, "slots 3 *lanes"]
-    """Inverse masses along the normal: of the first point, of both, of the second."""
-    slip_resistance: Float[Array, "slots 3 *lanes"]
-    points: Array
-    """How many points are solved for: 0, 1, or 2 as a block."""
+    resistance: tuple[Array, Array, Array]
+    """Inverse masses along the normal: of the first point, of the second, and what they share."""
+    masses: tuple[Array, Array, Array]
+    """Negated inverse of that matrix: first, second, shared."""
+    single: tuple[Array, Array]
+    """Negated masses of each point alone."""
+    slip_masses: tuple[Array, Array]
+    slip_shared: Array
+    bias: tuple[Array, Array]
+    effect: tuple[Array, Array, Array, Array]
+    """What unit impulses (two normal ones, two tangential ones) change in the velocity (x, y, turn)."""
+
+
+class Impulses(NamedTuple):
+    """At the two points of a contact, along the normal and the tangent."""
+
+    normal_1: Array
+    normal_2: Array
+    slip_1: Array
+    slip_2: Array
 
 
 def contacts_of(
@@ -71,120 +104,136 @@ def contacts_of(
 ) -> Contacts:
     """Contacts of legs in a pose relative to the centre at which they were found."""
     (nx, ny), arms = impact(manifolds, pose)
-    m, i = inverse_mass, inverse_inertia
-    across = [x * ny - y * nx for x, y in arms]
-    aside = [-x * nx - y * ny for x, y in arms]
-    k11, k12, k22 = m + i * across[0] ** 2, m + i * across[0] * across[1], m + i * across[1] ** 2
+    m, i = inverse_mass + 0 * nx, inverse_inertia + 0 * nx
+    a1, a2 = (x * ny - y * nx for x, y in arms)
+    s1, s2 = (-x * nx - y * ny for x, y in arms)
+    k11, k12, k22 = m + i * a1 * a1, m + i * a1 * a2, m + i * a2 * a2
     # Points that nearly depend on each other: Box2D uses the first only.
     block = (manifolds.count == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
-    t11, t12, t22 = m + i * aside[0] ** 2, m + i * aside[0] * aside[1], m + i * aside[1] ** 2
+    k12 = jnp.where(block, k12, 0.0)
+    det = k11 * k22 - k12 * k12
+    mx, my = m * nx, m * ny
     return Contacts(
-        jnp.stack((nx, ny), 1),
-        jnp.stack(across, 1),
-        jnp.stack(aside, 1),
-        jnp.stack((k11, k12, k22), 1),
-        jnp.stack((t11, t12, t22), 1),
-        jnp.minimum(manifolds.count, jnp.where(block, 2, 1)),
+        (ny, -nx),
+        (a1, a2),
+        (s1, s2),
+        (k11, k22, k12),
+        (-k22 / det, -k11 / det, k12 / det),
+        (-1 / k11, -1 / k22),
+        (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
+        m + i * s1 * s2,
+        (jnp.where(manifolds.count > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
+        (
+            jnp.stack((mx, my, i * a1), -3),
+            jnp.stack((mx, my, i * a2), -3),
+            jnp.stack((my, -mx, i * s1), -3),
+            jnp.stack((my, -mx, i * s2), -3),
+        ),
     )
 
 
-def solve_contact(
-    contacts: Contacts, impulse: Array, velocity: Array, inverse_mass: Array, inverse_inertia: Array
-) -> tuple[Array, Array]:
+_OPEN = 1e9
+
+
+def kept(array: Array, one: Array) -> Array:
+    """The same array, divided by ones that the compiler does not know to be ones.
+
+    XLA computes what several kernels read again in each of them, unless it thinks that it is expensive.
+    Of a long chain of small steps, as here, hundreds of copies would be made.
+    """
+    return array / one
+
+
+def solve_contact(contact: Contacts, old: Impulses, velocity: Array, one: Array) -> tuple[Impulses, Array]:
     """One contact of each lane: friction at both points, then both normal impulses as a block.
 
-    `impulse` is (normal 1, normal 2, tangent 1, tangent 2) and `velocity` (x, y, turn) of the body.
+    `velocity` has (x, y, turn) in front.
     """
-    m, i = inverse_mass, inverse_inertia
-    nx, ny = contacts.normal
-    a1, a2 = contacts.across
-    s1, s2 = contacts.aside
-    k11, k12, k22 = contacts.resistance
-    t11, t12, t22 = contacts.slip_resistance
-    n1, n2, f1, f2 = impulse
-    vx, vy, w = velocity
-    some, two = contacts.points > 0, contacts.points > 1
-    slip = ny * vx - nx * vy
-    most = LEG_FRICTION * n1
-    g1 = jnp.clip(f1 - (slip + s1 * w) / t11, -most, most)
-    d1 = jnp.where(some, g1 - f1, 0.0)
-    most = LEG_FRICTION * n2
-    g2 = jnp.clip(f2 - (slip + s2 * w + t12 * d1) / t22, -most, most)
-    d2 = jnp.where(two, g2 - f2, 0.0)
-    turned = w + i * (s1 * d1 + s2 * d2)
-    closing = nx * vx + ny * vy
-    b1 = closing + a1 * turned - k11 * n1 - k12 * n2
-    b2 = closing + a2 * turned - k12 * n1 - k22 * n2
-    det = k11 * k22 - k12 * k12
-    x1, x2 = (k12 * b2 - k22 * b1) / det, (k12 * b1 - k11 * b2) / det
-    only1, only2 = -b1 / k11, -b2 / k22
+    vx, vy, w = velocity[0], velocity[1], velocity[2]
+    tx, ty = contact.tangent
+    sliding = tx * vx + ty * vy
+    most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
+    f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
+    f1 = kept(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    d1 = f1 - old.slip_1
+    f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
+    f2 = kept(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    d2 = f2 - old.slip_2
+    k11, k22, k12 = contact.resistance
+    m11, m22, m12 = contact.masses
+    turned = w + contact.effect[2][2] * d1 + contact.effect[3][2] * d2
+    closing = tx * vy - ty * vx
+    b1 = contact.bias[0] + closing + contact.across[0] * turned - k11 * old.normal_1 - k12 * old.normal_2
+    b2 = contact.bias[1] + closing + contact.across[1] * turned - k12 * old.normal_1 - k22 * old.normal_2
+    x1, x2 = m11 * b1 + m12 * b2, m12 * b1 + m22 * b2
+    only1, only2 = contact.single[0] * b1, contact.single[1] * b2
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    none = (b1 >= 0) & (b2 >= 0)
-    o1 = jnp.where(both, x1, jnp.where(first, only1, jnp.where(second | none, 0.0, n1)))
-    o2 = jnp.where(both, x2, jnp.where(first, 0.0, jnp.where(second, only2, jnp.where(none, 0.0, n2))))
-    o1 = jnp.where(two, o1, jnp.maximum(n1 - (closing + a1 * turned) / k11, 0.0))
-    o2 = jnp.where(two, o2, n2)
-    o1 = jnp.where(some, o1, n1)
-    e1, e2 = o1 - n1, o2 - n2
-    along, slide = e1 + e2, d1 + d2
-    velocity = jnp.stack(
-        (
-            vx + m * (nx * along + ny * slide),
-            vy + m * (ny * along - nx * slide),
-            turned + i * (a1 * e1 + a2 * e2),
-        )
-    )
-    return jnp.stack((o1, o2, f1 + d1, f2 + d2)), velocity
+    n1 = kept(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
+    n2 = kept(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    e1, e2 = n1 - old.normal_1, n2 - old.normal_2
+    effects = contact.effect
+    velocity = velocity + effects[0] * e1 + effects[1] * e2 + effects[2] * d1 + effects[3] * d2
+    return Impulses(n1, n2, f1, f2), velocity
 
 
 def _solve_joint(
-    joint: Joints, index: int, impulse: Array, a: Array, b: Array
-) -> tuple[Array, Array, Array]:
-    """Motor, then limit and anchor as a block. `impulse` is (x, y, limit, motor)."""
-    body_a, body_b = JOINT_BODIES[index]
-    ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
-    ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
+    joint: Joints, impulse: tuple[Array, Array], a: Array, b: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
+    """Motor, then limit and anchor as a block: new impulses of motor and limit, and changes of (x, y, turn)."""
+    motor, limit = impulse
     (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
-    px, py, limit, motor = impulse
-    k11 = ma + mb + ay * ay * ia + by * by * ib
-    k12 = -ay * ax * ia - by * bx * ib
-    k22 = ma + mb + ax * ax * ia + bx * bx * ib
-    k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
-    det = k11 * k22 - k12 * k12
-    h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
-    schur = k33 - h1 * k13 - h2 * k23
     turn = b[2] - a[2]
     c1 = b[0] - b[2] * by - a[0] + a[2] * ay
     c2 = b[1] + b[2] * bx - a[1] - a[2] * ax
-    new_motor = jnp.clip(motor - (turn - joint.speed) / k33, -joint.most, joint.most)
+    wanted = joint.stiffness * motor - turn + joint.speed
+    new_motor = jnp.minimum(jnp.maximum(wanted, -joint.most), joint.most) / joint.stiffness
     d = new_motor - motor
-    rest = turn + k33 * d - h1 * (c1 + k13 * d) - h2 * (c2 + k23 * d)
-    pushed = limit - rest / schur
-    new_limit = joint.side * jnp.maximum(joint.side * pushed, 0.0)
+    rest = joint.turning * (limit - d) - (turn - joint.lever[0] * c1 - joint.lever[1] * c2)
+    new_limit = joint.side * jnp.maximum(joint.side * rest, 0.0) / joint.turning
     t = d + new_limit - limit
-    r1, r2 = c1 + k13 * t, c2 + k23 * t
-    x, y = (k12 * r2 - k22 * r1) / det, (k12 * r1 - k11 * r2) / det
-    impulse = jnp.stack((px + x, py + y, new_limit, new_motor))
-    a = jnp.stack((a[0] - ma * x, a[1] - ma * y, a[2] - ia * (ax * y - ay * x + t)))
-    b = jnp.stack((b[0] + mb * x, b[1] + mb * y, b[2] + ib * (bx * y - by * x + t)))
-    return impulse, a, b
+    r1, r2 = c1 + joint.coupling[0] * t, c2 + joint.coupling[1] * t
+    k11, k12, k22 = joint.resistance
+    x, y = (k12 * r2 - k22 * r1) / joint.det, (k12 * r1 - k11 * r2) / joint.det
+    return (new_motor, new_limit), (x, y, t)
 
 
-def joints_of(angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"]) -> list[Joints]:
+def joints_of(
+    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"], one: Array
+) -> list[Joints]:
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     joints = []
+    zero = jnp.zeros_like(one)
     for j, (a, b) in enumerate(JOINT_BODIES):
         bent = angle[b] - angle[a] - REFERENCE_ANGLES[j]
         side = (bent <= LOWER_LIMITS[j]).astype(angle.dtype) - (bent >= UPPER_LIMITS[j])
+        ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
+        ax, ay = _turned(ANCHORS_A[j], cos[a], sin[a])
+        bx, by = _turned(ANCHORS_B[j], cos[b], sin[b])
+        k11 = ma + mb + ay * ay * ia + by * by * ib
+        k12 = -ay * ax * ia - by * bx * ib
+        k22 = ma + mb + ax * ax * ia + bx * bx * ib
+        k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
+        det = k11 * k22 - k12 * k12
+        h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
+        effect_a = (zero - ma, zero, ia * ay), (zero, zero - ma, -ia * ax), (zero, zero, zero - ia)
+        effect_b = (zero + mb, zero, -ib * by), (zero, zero + mb, ib * bx), (zero, zero, zero + ib)
         joints.append(
             Joints(
-                _turned(ANCHORS_A[j], cos[a], sin[a]),
-                _turned(ANCHORS_B[j], cos[b], sin[b]),
+                (ax, ay),
+                (bx, by),
                 side,
                 speed[j],
-                most[j],
+                most[j] * k33,
+                k33 * one,
+                (k13, k23),
+                (h1, h2),
+                k33 - h1 * k13 - h2 * k23,
+                (k11, k12, k22),
+                det,
+                tuple(jnp.stack(rows) for rows in effect_a),
+                tuple(jnp.stack(rows) for rows in effect_b),
             )
         )
     return joints
@@ -201,57 +250,88 @@ def solve_velocities(
     impulses: Float[Array, "4 4 n"],
     contacts: Contacts,
     touched: Float[Array, "4 slots 4 n"],
+    one: Float[Array, " n"],
 ) -> tuple[Float[Array, "3 5 n"], Float[Array, "4 4 n"], Float[Array, "4 slots 4 n"]]:
     """Velocities after all sweeps, and the impulses of joints (x, y, limit, motor) and of contacts.
 
     Both start from their impulses of the last step.
     """
-    bodies = [velocity[:, k] for k in range(5)]
-    impulses_of = []
-    for j, (a, b) in enumerate(JOINT_BODIES):
-        px, py, limit, motor = impulses[:, j]
-        limit = joints[j].side * jnp.maximum(joints[j].side * limit, 0.0)
-        (ax, ay), (bx, by) = joints[j].arm_a, joints[j].arm_b
-        t = limit + motor
-        ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
-        bodies[a] = bodies[a] - jnp.stack((ma * px, ma * py, ia * (ax * py - ay * px + t)))
-        bodies[b] = bodies[b] + jnp.stack((mb * px, mb * py, ib * (bx * py - by * px + t)))
-        impulses_of.append(jnp.stack((px, py, limit, motor)))
-    used = (contacts.points > 0).any(tuple(range(1, contacts.points.ndim))).sum()
-    touched = jnp.swapaxes(touched, 0, 1)
-    started = jnp.where(jnp.stack((contacts.points > 0, contacts.points > 1) * 2, 1), touched, 0.0)
-    legs = jnp.stack(bodies[1:], 1) + _effect(contacts, started)
-    bodies[1:] = [legs[:, k] for k in range(4)]
+    before = velocity
+    opened = jnp.stack(contacts.bias + contacts.bias) > 0
+    touched = jnp.where(opened, 0.0, touched)
+    limits = [joint.side * jnp.maximum(joint.side * impulses[2, j], 0.0) for j, joint in enumerate(joints)]
+    axial = jnp.stack(limits) + impulses[3]
+    velocity = velocity + _effect_of_joints(joints, impulses[0], impulses[1], axial)
+    velocity = velocity.at[:, 1:].add(_effect_of_contacts(contacts, touched))
+    used = (contacts.bias[0] == 0).any(tuple(range(1, contacts.bias[0].ndim))).sum()
+
+    pairs = []
+    for j, joint in enumerate(joints):
+        lower = joint.effect_b if j % 2 else [0 * effect for effect in joint.effect_b]
+        upper = joint.effect_a if j % 2 else joint.effect_b
+        pairs.append([jnp.stack(both, 1) for both in zip(upper, lower)])
+
+    turning = tuple(zip(impulses[3], limits))
+    carry = velocity[:, 0], (velocity[:, 1:3], velocity[:, 3:]), turning, tuple(touched)
+    hull, legs, turning, touched = lax.switch(
+        used,
+        [one_kernel(partial(_sweeps, slots)) for slots in range(SLOTS + 1)],
+        carry, joints, pairs, contacts, one,
+    )
+    velocity = jnp.concatenate((hull[:, None], *legs), 1)
+    touched = jnp.stack(touched)
+    # The anchors' impulses are what is left of the change of momentum.
+    masses = jnp.asarray(MASSES[1:], velocity.dtype)[:, None]
+    gained = masses * ((velocity - before)[:2, 1:] - _effect_of_contacts(contacts, touched)[:2])
+    anchors = jnp.stack((gained[:, 0] + gained[:, 1], gained[:, 1], gained[:, 2] + gained[:, 3], gained[:, 3]), 1)
+    motors, limits = (jnp.stack(each) for each in zip(*turning))
+    return velocity, jnp.concatenate((anchors, limits[None], motors[None])), touched
+
+
+def _sweeps(slots, carry, joints, pairs, contacts, one):
+    """All sweeps, for contacts in the first slots only."""
+    contacts = [jax.tree.map(lambda x, slot=slot: x[slot], contacts) for slot in range(slots)]
 
     def sweep(_, carry):
-        bodies, impulses, touched = carry
-        bodies, impulses = list(bodies), list(impulses)
+        hull, legs, turning, touched = carry
+        legs, turning = list(legs), list(turning)
         for j in SWEEP_ORDER:
-            a, b = JOINT_BODIES[j]
-            impulses[j], bodies[a], bodies[b] = _solve_joint(joints[j], j, impulses[j], bodies[a], bodies[b])
+            leg = legs[j // 2]
+            a, b = (leg[:, 0], leg[:, 1]) if j % 2 else (hull, leg[:, 0])
+            turning[j], change = _solve_joint(joints[j], turning[j], a, b)
+            if j % 2 == 0:
+                hull = sum((e * d for e, d in zip(joints[j].effect_a, change)), hull)
+            legs[j // 2] = sum((e * d for e, d in zip(pairs[j], change)), leg)
+        if slots:
+            both = jnp.concatenate(legs, 1)
+            new = []
+            for contact, impulses in zip(contacts, touched):
+                impulses, both = solve_contact(contact, impulses, both, one)
+                new.append(impulses)
+            legs, touched = (both[:, :2], both[:, 2:]), tuple(new)
+        return hull, tuple(legs), tuple(turning), touched
 
-        def at_slot(slot, carry):
-            legs, touched = carry
-            contact = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, keepdims=False), contacts)
-            impulse = lax.dynamic_index_in_dim(touched, slot, keepdims=False)
-            impulse, legs = solve_contact(contact, impulse, legs, LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-            return legs, lax.dynamic_update_index_in_dim(touched, impulse, slot, 0)
-
-        legs, touched = lax.fori_loop(0, used, at_slot, (jnp.stack(bodies[1:], 1), touched))
-        return (bodies[0], *(legs[:, k] for k in range(4))), tuple(impulses), touched
-
-    carry = tuple(bodies), tuple(impulses_of), touched
-    bodies, impulses_of, touched = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
-    return jnp.stack(bodies, 1), jnp.stack(impulses_of, 1), jnp.swapaxes(touched, 0, 1)
+    hull, legs, turning, touched = carry
+    first = tuple(Impulses(*(each[slot] for each in touched)) for slot in range(slots))
+    hull, legs, turning, last = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, (hull, legs, turning, first))
+    if slots:
+        touched = tuple(
+            jnp.stack([*each, *(old[slot] for slot in range(slots, SLOTS))]) for each, old in zip(zip(*last), touched)
+        )
+    return hull, legs, turning, touched
 
 
-def _effect(contacts: Contacts, impulse: Float[Array, "slots 4 4 n"]) -> Float[Array, "3 4 n"]:
-    """What impulses at contacts change in the velocities of legs."""
-    nx, ny = contacts.normal[:, 0], contacts.normal[:, 1]
-    along, slide = impulse[:, 0] + impulse[:, 1], impulse[:, 2] + impulse[:, 3]
-    turn = (contacts.across * impulse[:, :2] + contacts.aside * impulse[:, 2:]).sum((0, 1))
-    push = jnp.stack(((nx * along + ny * slide).sum(0), (ny * along - nx * slide).sum(0)))
-    return jnp.concatenate((LEG_INVERSE_MASSES * push, LEG_INVERSE_INERTIAS * turn[None]))
+def _effect_of_joints(joints: list[Joints], x: Array, y: Array, axial: Array) -> Float[Array, "3 5 n"]:
+    bodies = [jnp.zeros_like(joints[0].effect_a[0])] * 5
+    for j, (a, b) in enumerate(JOINT_BODIES):
+        change = (x[j], y[j], axial[j])
+        bodies[a] = sum((e * d for e, d in zip(joints[j].effect_a, change)), bodies[a])
+        bodies[b] = sum((e * d for e, d in zip(joints[j].effect_b, change)), bodies[b])
+    return jnp.stack(bodies, 1)
+
+
+def _effect_of_contacts(contacts: Contacts, impulse: Float[Array, "4 slots 4 n"]) -> Float[Array, "3 4 n"]:
+    return sum(each[:, None] * effect for each, effect in zip(impulse, contacts.effect)).sum(0)
 
 
 def correct_contact(

@@ -22,7 +22,7 @@ from cenie.envs.walker.contact import (
     touched_bits,
     touching,
 )
-from cenie.envs.walker.solver import SLOP, contacts_of, correct_contact, solve_contact
+from cenie.envs.walker.solver import SLOP, Impulses, contacts_of, correct_contact, solve_contact
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""
@@ -240,6 +240,7 @@ def stop_at_ground(
     origin: tuple[Array, Array],
     ground: Near,
     time_step: float,
+    one: Array,
 ) -> Stopped:
     """All stops of legs within one step. `origin` is where their centres were when it began."""
     things = obstacles_of(ground, *origin)
@@ -290,13 +291,11 @@ def stop_at_ground(
             new = []
             for slot in range(SLOTS):
                 contact = jax.tree.map(lambda x, slot=slot: x[slot], contacts)
-                impulse, velocity = solve_contact(
-                    contact, impulses[slot], velocity, inverse_mass, inverse_inertia
-                )
+                impulse, velocity = solve_contact(contact, impulses[slot], velocity, one)
                 new.append(impulse)
             return velocity, tuple(new), (jnp.abs(velocity - old) > 1e-6).any(), count + 1
 
-        none = tuple(jnp.zeros((4, *t.shape), t.dtype) for _ in range(SLOTS))
+        none = (Impulses(*(jnp.zeros_like(t),) * 4),) * SLOTS
         velocity, _, _, _ = lax.while_loop(
             lambda carry: carry[2] & (carry[3] < _VELOCITY_SWEEPS),
             solve,
