@@ -52,6 +52,7 @@ MOTOR_SPEEDS = np.array([4.0, 6.0, 4.0, 6.0])
 MOTOR_TORQUE = 80.0
 
 
+
 def _start() -> np.ndarray:
     x, y = STEP * 20 / 2, BASE + 2 * LEG_HEIGHT
     poses = [(*(np.array([x, y]) + HULL_CENTRE), 0.0)]

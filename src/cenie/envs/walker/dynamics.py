@@ -16,43 +16,28 @@ from cenie.envs.walker.body import (
     START,
 )
 from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.contact import (
-    SKIN,
-    SLOTS,
-    Ground,
-    Memory,
-    in_slots,
-    legs_at,
-    near,
-    reach,
-    remembered,
-    touched_bits,
-    touching,
-)
+from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, apart, ground_of, near, reach
 from cenie.envs.walker.hull import hull_distance
-from cenie.envs.walker.lanes import over_lanes
+from cenie.envs.walker.lanes import on_few, over_lanes
 from cenie.envs.walker.level import WalkerLevel
 from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
+    INVERSE_INERTIAS,
     INVERSE_MASSES,
-    LEG_INVERSE_INERTIAS,
-    LEG_INVERSE_MASSES,
-    contacts_of,
-    correct_positions,
-    joints_of,
-    solve_velocities,
+    POSITION_SWEEPS,
+    TIME_STEP,
+    Problem,
+    solve,
 )
 from cenie.envs.walker.terrain import POINTS, STEP, Terrain, terrain_of
 from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
 from cenie.spaces import Space
 from cenie.types import Step
 
-TIME_STEP = 1 / 50
 GRAVITY = -10.0
 END = (POINTS - 10) * STEP
 """How far a walker has to come."""
-_LARGEST_MOVE = 2.0
-_LARGEST_TURN = jnp.pi / 2
+_CLOSEST = 0.008
 _SWEEP_EDGES = 6
 
 
@@ -68,7 +53,7 @@ class WalkerState(eqx.Module):
     """What each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
     """The flags of the legs; those of the lower ones are observed."""
-    names: Int[Array, "*n 2 4 4"]
+    names: Int[Array, "*n 4 2 4"]
     touch: Float[Array, "*n 4 4 4"]
     """Of the last step too: impulses of contact points, and the names by which the next one knows them."""
     time: Int[Array, "*n"]
@@ -77,8 +62,8 @@ class WalkerState(eqx.Module):
 class Course(eqx.Module):
     """A terrain, prepared: where to look for boxes, and the state after the first step."""
 
-    terrain: Terrain
-    first_box: Int[Array, "*n 200"]
+    time_limit: Int[Array, "*n"]
+    ground: Ground
     start: WalkerState
 
 
@@ -101,10 +86,12 @@ class Walker(ObservingEnvironment):
         """Begin an episode, always in the same way: the push of the first step is part of the level."""
         return self.observe(level, level.start), level.start
 
-    def step(self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]) -> Step:
+    def step(
+        self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]
+    ) -> Step:
         """Advance one step; deterministic. Pays progress, less the torque used, and -100 for a fall."""
         before = _shaping(state)
-        state, falls = _advance(_ground(level), state, jnp.asarray(action, jnp.float32), jnp.float32(0.0))
+        state, falls = _advance(level.ground, state, jnp.asarray(action, jnp.float32), jnp.float32(0.0))
         x = hull_origin(state)[0]
         torque = jnp.minimum(jnp.abs(action), 1.0).sum()
         reward = _shaping(state) - before - 0.00035 * MOTOR_TORQUE * torque
@@ -112,30 +99,28 @@ class Walker(ObservingEnvironment):
         solved = ~falls & (x > END)
         terminated = falls | solved
         reward = jnp.where(falls, -100.0, reward).astype(jnp.float32)
-        truncated = (state.time >= level.terrain.time_limit) & ~terminated
+        truncated = (state.time >= level.time_limit) & ~terminated
         return Step(self.observe(level, state), state, reward, terminated, truncated, solved)
 
     def observe(self, level: Course, state: WalkerState) -> Float[Array, " 24"]:
-        return _observe(_ground(level), state)
+        return _observe(level.ground, state)
 
 
 def course_of(terrain: Terrain) -> Course:
     """Prepare a terrain."""
-    cells = jnp.arange(POINTS) * STEP
-    first_box = (terrain.boxes[:, 2] < cells[:, None]).sum(1, dtype=jnp.int32)
     still = WalkerState(
         jnp.asarray(START.T, jnp.float32),
         jnp.zeros((3, 5)),
         jnp.zeros((4, 4)),
         jnp.zeros(4, jnp.int32),
         jnp.zeros(4, bool),
-        jnp.zeros((2, SLOTS, 4), jnp.int32),
-        jnp.zeros((4, SLOTS, 4)),
+        jnp.zeros((SLOTS, 2, 4), jnp.int32),
+        jnp.zeros((SLOTS, 4, 4)),
         jnp.int32(-1),
     )
-    ground = Ground(terrain.x, terrain.y, terrain.boxes, first_box)
+    ground = ground_of(terrain.x, terrain.y, terrain.boxes)
     start, _ = _advance(ground, still, jnp.zeros(4), jnp.asarray(terrain.push, jnp.float32))
-    return Course(terrain, first_box, start)
+    return Course(terrain.time_limit, ground, start)
 
 
 def hull_origin(state: WalkerState) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -161,10 +146,6 @@ def _shaping(state: WalkerState) -> Float[Array, ""]:
     return 130 / 30 * hull_origin(state)[0] - 5.0 * jnp.abs(state.pose[2, 0])
 
 
-def _ground(course: Course) -> Ground:
-    return Ground(course.terrain.x, course.terrain.y, course.terrain.boxes, course.first_box)
-
-
 def _last(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
 
@@ -179,66 +160,64 @@ def _advance(
 ) -> tuple[WalkerState, Bool[Array, " n"]]:
     """One step of the physics for a batch, and whether the hull touched the ground in it."""
     old, action = _last(state), action.T
-    pose, velocity = old.pose, old.velocity
-    number = jnp.arange(pose.shape[-1])
-    half_width = jnp.asarray(HALF_WIDTHS, pose.dtype)[:, None] + 0 * number
+    pose, count = old.pose, action.shape[-1]
     hull_at_start = hull_distance(ground, *pose[:, 0])
+    x, y, angle = pose[:, 1:]
+    half_width = jnp.broadcast_to(jnp.asarray(HALF_WIDTHS, x.dtype)[:, None], x.shape)
+    lane = jnp.broadcast_to(jnp.arange(count), x.shape)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    zero = jnp.zeros_like(x)
+    things = near(ground, lane, x, y, x - reach(cos, sin, half_width) - SKIN)
+    start_distance = apart(things, zero, zero, cos, sin, half_width)
+    close = start_distance <= SKIN
 
-    legs = legs_at(*pose[:, 1:], half_width)
-    around = near(ground, number + 0 * legs.x.astype(jnp.int32), legs.x - reach(legs) - SKIN)
-    found = touching(legs, around)
-    bits = touched_bits(found)
+    velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
+    speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
+    most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
+    problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
+    # Most walkers touch the ground with one thing per lower leg, and fit after a sweep or two.
+    simple = solve(problem, 0, 1, 2)
+    number = close.sum(0)
+    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1) | ~simple.fits
+    solved = on_few(lambda few: solve(few, 2, SLOTS, POSITION_SWEEPS), few, problem, simple, max(16, count // 8))
+
+    bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)
-    manifolds = in_slots(found)
-    memory = remembered(manifolds, Memory(old.names, old.touch))
-
-    velocity = velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
-    speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, pose.dtype)[:, None]
-    torque = MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
-    joints = joints_of(pose[2], speed, TIME_STEP * torque)
-    zero = jnp.zeros_like(legs.x)
-    contacts = contacts_of(manifolds, (zero, zero, pose[2, 1:]), LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-    velocity, impulse, touch = solve_velocities(velocity, joints, old.impulse, contacts, memory.impulses)
-
-    velocity = _limited(velocity)
-    new = correct_positions(pose + TIME_STEP * velocity, pose, joints, manifolds)
-
-    x, y = pose[0, 1:], pose[1, 1:]
-    motion = new[:, 1:] - pose[:, 1:]
-    left = jnp.minimum(x, new[0, 1:]) - jnp.maximum(reach(legs), reach(legs_at(*new[:, 1:], half_width)))
-    around = near(ground, number + 0 * legs.x.astype(jnp.int32), left - SKIN, _SWEEP_EDGES)
-    stopped = stop_at_ground(
-        Stopped(
-            Sweep((zero, zero, pose[2, 1:]), tuple(motion), velocity[:, 1:]),
-            bits,
-            flags,
-            Memory(memory.names, touch),
-        ),
-        half_width,
-        LEG_INVERSE_MASSES + 0 * x,
-        LEG_INVERSE_INERTIAS + 0 * x,
-        origin=(x, y),
-        ground=around,
-        time_step=TIME_STEP,
+    new = solved.pose
+    new_x, new_y, new_angle = new[:, 1:]
+    new_cos, new_sin = jnp.cos(new_angle), jnp.sin(new_angle)
+    left = jnp.minimum(
+        x - reach(cos, sin, half_width), new_x - reach(new_cos, new_sin, half_width)
     )
+    things = near(ground, lane, x, y, left - SKIN, _SWEEP_EDGES)
+    end_distance = apart(things, new_x - x, new_y - y, new_cos, new_sin, half_width)
+    few = (start_distance < _CLOSEST).any(0) | (end_distance < _CLOSEST).any(0)
+    masses = jnp.broadcast_to(jnp.asarray(INVERSE_MASSES[1:], x.dtype)[:, None], x.shape)
+    inertias = jnp.broadcast_to(jnp.asarray(INVERSE_INERTIAS[1:], x.dtype)[:, None], x.shape)
+    motion = new_x - x, new_y - y, new_angle - angle
+    legs = Stopped(Sweep((zero, zero, angle), motion, solved.velocity[:, 1:]), bits, flags, solved.memory)
+    arguments = legs, half_width, masses, inertias, things
+    single_legs = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 4 * count), arguments)
+    stopped = on_few(
+        lambda few: stop_at_ground(*few, TIME_STEP),
+        few.reshape(4 * count),
+        single_legs,
+        single_legs[0],
+        max(16, count // 4),
+    )
+    stopped = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 4, count), stopped)
     (sx, sy, sa), (mx, my, ma), leg_velocity = stopped.sweep
-    legs_end = jnp.stack((x + sx + mx, y + sy + my, sa + ma))
-    moved = jnp.stack([(mx != motion[0]) | (my != motion[1]) | (ma != motion[2])] * 3)
-    legs_end = jnp.where(moved, legs_end, new[:, 1:])
+    # Without a stop the end is what it was, not the sum of its parts.
+    same = (mx == motion[0]) & (my == motion[1]) & (ma == motion[2])
+    legs_end = jnp.where(same, new[:, 1:], jnp.stack((x + sx + mx, y + sy + my, sa + ma)))
     new = jnp.concatenate((new[:, :1], legs_end), 1)
-    velocity = jnp.concatenate((velocity[:, :1], leg_velocity), 1)
+    velocity = jnp.concatenate((solved.velocity[:, :1], leg_velocity), 1)
     hull_at_end = hull_distance(ground, *new[:, 0])
     falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
-    state = WalkerState(new, velocity, impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1)
+    state = WalkerState(
+        new, velocity, solved.impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
+    )
     return _first(state), falls
-
-
-def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
-    """Box2D's largest move and turn of a step."""
-    moved = TIME_STEP * jnp.sqrt(velocity[0] ** 2 + velocity[1] ** 2)
-    turned = TIME_STEP * jnp.abs(velocity[2])
-    factor = _LARGEST_MOVE / jnp.maximum(moved, _LARGEST_MOVE)
-    return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
 
 
 @over_lanes

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jax.experimental.xla_metadata import set_xla_metadata
 
 Tree = Any
 
@@ -38,3 +39,55 @@ def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
         return jax.tree.map(lambda x: x[0], results)
 
     return single
+
+
+def on_few(
+    function: Callable[[Tree], Tree], few: jax.Array, arguments: Tree, otherwise: Tree, size: int
+) -> Tree:
+    """`function(arguments)` in the lanes where `few` is true, and `otherwise` in all others.
+
+    The function is called for `size` lanes at a time (of any size: lanes are the last axis of all arrays), as
+    often as necessary: cheap if it is needed in few lanes.
+    """
+    lanes = few.shape[-1]
+    if size >= lanes:
+        return jax.lax.cond(
+            few.any(),
+            lambda: jax.tree.map(lambda new, old: jnp.where(few, new, old), function(arguments), otherwise),
+            lambda: otherwise,
+        )
+    order = jnp.cumsum(few)
+
+    def next_ones(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
+        done, results = carry
+        wanted = done + 1 + jnp.arange(size)
+        index = jnp.minimum(jnp.searchsorted(order, wanted), lanes - 1)
+        new = function(jax.tree.map(lambda x: x[..., index], arguments))
+        place = order - 1 - done
+        mine = few & (place >= 0) & (place < size)
+        place = jnp.clip(place, 0, size - 1)
+        results = jax.tree.map(lambda x, old: jnp.where(mine, x[..., place], old), new, results)
+        return done + size, results
+
+    return jax.lax.while_loop(lambda carry: carry[0] < order[-1], next_ones, (jnp.int32(0), otherwise))[1]
+
+
+def one_kernel(function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """Ask XLA to compile a function for the CPU as one piece, instead of one call for every few operations.
+
+    Worth it for long loops of small steps. Without it the result is the same, only slower. Reductions are not
+    allowed in the function.
+    """
+    if jax.default_backend() != "cpu":
+        return function
+
+    def unmarked(*arguments: Tree) -> Tree:
+        # The marks are for the call only, not for what is called from within.
+        with set_xla_metadata(xla_cpu_small_call=None, inlineable=None):
+            return function(*arguments)
+
+    def marked(*arguments: Tree) -> Tree:
+        with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+            return jax.jit(unmarked)(*arguments)
+
+    return marked

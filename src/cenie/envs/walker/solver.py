@@ -1,19 +1,21 @@
 """Box2D's solvers for a walker: impulses at joints and contacts, then the correction of positions.
 
-Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis.
+Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.walker.body import (
     ANCHORS_A,
     ANCHORS_B,
+    HALF_WIDTHS,
     INERTIAS,
     JOINT_BODIES,
     LOWER_LIMITS,
@@ -21,8 +23,21 @@ from cenie.envs.walker.body import (
     REFERENCE_ANGLES,
     UPPER_LIMITS,
 )
-from cenie.envs.walker.contact import SKIN, Manifolds, impact
+from cenie.envs.walker.contact import (
+    SKIN,
+    Manifold,
+    Memory,
+    Things,
+    impact,
+    in_slot,
+    remembered,
+    slots_of,
+    touch,
+    touched_bits,
+)
+from cenie.envs.walker.lanes import one_kernel
 
+TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
 SWEEP_ORDER = (3, 2, 0, 1)
@@ -30,241 +45,355 @@ SWEEP_ORDER = (3, 2, 0, 1)
 SLOP = 0.005
 ANGULAR_SLOP = 2 / 180 * np.pi
 _LARGEST_CORRECTION = 0.2
-_LARGEST_TURN = 8 / 180 * np.pi
+_CORRECTED_TURN = 8 / 180 * np.pi
+_LARGEST_MOVE = 2.0
+_LARGEST_TURN = np.pi / 2
 LEG_FRICTION = float(np.sqrt(2.5 * 0.2))
+_OPEN = 1e9
 
-INVERSE_MASSES = (1 / MASSES).astype(np.float32)
-INVERSE_INERTIAS = (1 / INERTIAS).astype(np.float32)
-LEG_INVERSE_MASSES = INVERSE_MASSES[1:, None]
-LEG_INVERSE_INERTIAS = INVERSE_INERTIAS[1:, None]
+INVERSE_MASSES = tuple(float(np.float32(1 / m)) for m in MASSES)
+INVERSE_INERTIAS = tuple(float(np.float32(1 / i)) for i in INERTIAS)
+UPPER, LOWER = (0, 2), (1, 3)
+"""Which of the four legs are which; a leg is the body of its number plus one."""
+
+Pair = tuple[Array, Array]
+Triple = tuple[Array, Array, Array]
 
 
-class Joints(NamedTuple):
-    """What stays of the four joints while velocities are solved; one entry for each joint, of arrays over n."""
+class Joint(NamedTuple):
+    """What stays of a joint while velocities are solved.
 
-    arm_a: tuple[Array, Array]
-    arm_b: tuple[Array, Array]
+    With K the matrix of inverse masses of the anchor (x, y) and the turn, `coupling` is its last column,
+    `resistance` the entries of the 2 x 2 part with determinant `det`, `turning` the Schur complement.
+    """
+
+    arm_a: Pair
+    arm_b: Pair
     side: Array
     """1 at the lower limit, -1 at the upper, 0 between them."""
     speed: Array
     most: Array
-    """The largest impulse of the motor."""
+    """The largest impulse of the motor, times `stiffness`."""
+    stiffness: Array
+    coupling: Pair
+    lever: Pair
+    turning: Array
+    resistance: Triple
+    det: Array
+    effect_a: tuple[Float[Array, "3 n"], ...]
+    effect_b: tuple[Float[Array, "3 n"], ...]
+    """What impulses in x, in y and around the joint change in the velocities of its bodies."""
 
 
-class Contacts(NamedTuple):
-    """What stays of the contacts of legs; slots first, then the two points if there are two, then lanes."""
+class Contact(NamedTuple):
+    """What stays of a contact of a leg while velocities are solved.
 
-    normal: Float[Array, "slots 2 *lanes"]
-    across: Float[Array, "slots 2 *lanes"]
+    Points that do not exist have a `bias` that keeps them open.
+    """
+
+    tangent: Pair
+    across: Pair
     """Turning effect at each point, of an impulse along the normal."""
-    aside: Float[Array, "slots 2 *lanes"]
+    aside: Pair
     """The same of an impulse along the tangent."""
-    resistance: Float[Array, "slots 3 *lanes"]
-    """Inverse masses along the normal: of the first point, of both, of the second."""
-    slip_resistance: Float[Array, "slots 3 *lanes"]
-    points: Array
-    """How many points are solved for: 0, 1, or 2 as a block."""
+    resistance: Triple
+    """Inverse masses along the normal: of the first point, of the second, and what they share."""
+    masses: Triple
+    """Negated inverse of that matrix: first, second, shared."""
+    single: Pair
+    """Negated masses of each point alone."""
+    slip_masses: Pair
+    slip_shared: Array
+    bias: Pair
+    effect: tuple[Array, Array, Array, Array]
+    """What unit impulses (two normal ones, two tangential ones) change in the velocity (x, y, turn)."""
 
 
-def contacts_of(
-    manifolds: Manifolds, pose: tuple[Array, Array, Array], inverse_mass: Array, inverse_inertia: Array
-) -> Contacts:
-    """Contacts of legs in a pose relative to the centre at which they were found."""
-    (nx, ny), arms = impact(manifolds, pose)
-    m, i = inverse_mass, inverse_inertia
-    across = [x * ny - y * nx for x, y in arms]
-    aside = [-x * nx - y * ny for x, y in arms]
-    k11, k12, k22 = m + i * across[0] ** 2, m + i * across[0] * across[1], m + i * across[1] ** 2
+class Impulses(NamedTuple):
+    """At the two points of a contact, along the normal and the tangent."""
+
+    normal_1: Array
+    normal_2: Array
+    slip_1: Array
+    slip_2: Array
+
+
+def contact_of(
+    manifold: Manifold, x: Array, y: Array, cos: Array, sin: Array, mass: Array | float, inertia: Array | float
+) -> Contact:
+    """The contact of a leg in a pose relative to the centre at which it was found, of inverse mass and inertia."""
+    (nx, ny), arms = impact(manifold, x, y, cos, sin)
+    m, i = mass + 0 * nx, inertia + 0 * nx
+    a1, a2 = (x * ny - y * nx for x, y in arms)
+    s1, s2 = (-x * nx - y * ny for x, y in arms)
+    k11, k12, k22 = m + i * a1 * a1, m + i * a1 * a2, m + i * a2 * a2
     # Points that nearly depend on each other: Box2D uses the first only.
-    block = (manifolds.count == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
-    t11, t12, t22 = m + i * aside[0] ** 2, m + i * aside[0] * aside[1], m + i * aside[1] ** 2
-    return Contacts(
-        jnp.stack((nx, ny), 1),
-        jnp.stack(across, 1),
-        jnp.stack(aside, 1),
-        jnp.stack((k11, k12, k22), 1),
-        jnp.stack((t11, t12, t22), 1),
-        jnp.minimum(manifolds.count, jnp.where(block, 2, 1)),
+    block = (manifold.count == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
+    k12 = jnp.where(block, k12, 0.0)
+    det = k11 * k22 - k12 * k12
+    mx, my = m * nx, m * ny
+    return Contact(
+        (ny, -nx),
+        (a1, a2),
+        (s1, s2),
+        (k11, k22, k12),
+        (-k22 / det, -k11 / det, k12 / det),
+        (-1 / k11, -1 / k22),
+        (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
+        m + i * s1 * s2,
+        (jnp.where(manifold.count > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
+        (
+            jnp.stack((mx, my, i * a1)),
+            jnp.stack((mx, my, i * a2)),
+            jnp.stack((my, -mx, i * s1)),
+            jnp.stack((my, -mx, i * s2)),
+        ),
     )
 
 
-def solve_contact(
-    contacts: Contacts, impulse: Array, velocity: Array, inverse_mass: Array, inverse_inertia: Array
-) -> tuple[Array, Array]:
+def kept(array: Array, one: Array) -> Array:
+    """The same array, divided by ones that the compiler does not know to be ones.
+
+    XLA computes what several kernels read again in each of them, unless it thinks that it is expensive.
+    Of a long chain of small steps, as here, hundreds of copies would be made. The ones must have the shape
+    of the array, because XLA multiplies by the inverse of what it has to broadcast.
+    """
+    return array / one
+
+
+def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) -> tuple[Impulses, Array]:
     """One contact of each lane: friction at both points, then both normal impulses as a block.
 
-    `impulse` is (normal 1, normal 2, tangent 1, tangent 2) and `velocity` (x, y, turn) of the body.
+    `velocity` has (x, y, turn) in front.
     """
-    m, i = inverse_mass, inverse_inertia
-    nx, ny = contacts.normal
-    a1, a2 = contacts.across
-    s1, s2 = contacts.aside
-    k11, k12, k22 = contacts.resistance
-    t11, t12, t22 = contacts.slip_resistance
-    n1, n2, f1, f2 = impulse
-    vx, vy, w = velocity
-    some, two = contacts.points > 0, contacts.points > 1
-    slip = ny * vx - nx * vy
-    most = LEG_FRICTION * n1
-    g1 = jnp.clip(f1 - (slip + s1 * w) / t11, -most, most)
-    d1 = jnp.where(some, g1 - f1, 0.0)
-    most = LEG_FRICTION * n2
-    g2 = jnp.clip(f2 - (slip + s2 * w + t12 * d1) / t22, -most, most)
-    d2 = jnp.where(two, g2 - f2, 0.0)
-    turned = w + i * (s1 * d1 + s2 * d2)
-    closing = nx * vx + ny * vy
-    b1 = closing + a1 * turned - k11 * n1 - k12 * n2
-    b2 = closing + a2 * turned - k12 * n1 - k22 * n2
-    det = k11 * k22 - k12 * k12
-    x1, x2 = (k12 * b2 - k22 * b1) / det, (k12 * b1 - k11 * b2) / det
-    only1, only2 = -b1 / k11, -b2 / k22
+    vx, vy, w = velocity[0], velocity[1], velocity[2]
+    tx, ty = contact.tangent
+    sliding = tx * vx + ty * vy
+    most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
+    f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
+    f1 = kept(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    d1 = f1 - old.slip_1
+    f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
+    f2 = kept(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    d2 = f2 - old.slip_2
+    k11, k22, k12 = contact.resistance
+    m11, m22, m12 = contact.masses
+    turned = w + contact.effect[2][2] * d1 + contact.effect[3][2] * d2
+    closing = tx * vy - ty * vx
+    b1 = contact.bias[0] + closing + contact.across[0] * turned - k11 * old.normal_1 - k12 * old.normal_2
+    b2 = contact.bias[1] + closing + contact.across[1] * turned - k12 * old.normal_1 - k22 * old.normal_2
+    x1, x2 = m11 * b1 + m12 * b2, m12 * b1 + m22 * b2
+    only1, only2 = contact.single[0] * b1, contact.single[1] * b2
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    none = (b1 >= 0) & (b2 >= 0)
-    o1 = jnp.where(both, x1, jnp.where(first, only1, jnp.where(second | none, 0.0, n1)))
-    o2 = jnp.where(both, x2, jnp.where(first, 0.0, jnp.where(second, only2, jnp.where(none, 0.0, n2))))
-    o1 = jnp.where(two, o1, jnp.maximum(n1 - (closing + a1 * turned) / k11, 0.0))
-    o2 = jnp.where(two, o2, n2)
-    o1 = jnp.where(some, o1, n1)
-    e1, e2 = o1 - n1, o2 - n2
-    along, slide = e1 + e2, d1 + d2
-    velocity = jnp.stack(
-        (
-            vx + m * (nx * along + ny * slide),
-            vy + m * (ny * along - nx * slide),
-            turned + i * (a1 * e1 + a2 * e2),
-        )
-    )
-    return jnp.stack((o1, o2, f1 + d1, f2 + d2)), velocity
+    n1 = kept(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
+    n2 = kept(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    e1, e2 = n1 - old.normal_1, n2 - old.normal_2
+    effects = contact.effect
+    velocity = velocity + effects[0] * e1 + effects[1] * e2 + effects[2] * d1 + effects[3] * d2
+    return Impulses(n1, n2, f1, f2), velocity
 
 
-def _solve_joint(joint: Joints, index: int, impulse: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Motor, then limit and anchor as a block. `impulse` is (x, y, limit, motor)."""
-    body_a, body_b = JOINT_BODIES[index]
-    ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
-    ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
+def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair, Triple]:
+    """Motor, then limit and anchor as a block: new impulses of motor and limit, and changes of (x, y, turn)."""
+    motor, limit = impulse
     (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
-    px, py, limit, motor = impulse
-    k11 = ma + mb + ay * ay * ia + by * by * ib
-    k12 = -ay * ax * ia - by * bx * ib
-    k22 = ma + mb + ax * ax * ia + bx * bx * ib
-    k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
-    det = k11 * k22 - k12 * k12
-    h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
-    schur = k33 - h1 * k13 - h2 * k23
     turn = b[2] - a[2]
     c1 = b[0] - b[2] * by - a[0] + a[2] * ay
     c2 = b[1] + b[2] * bx - a[1] - a[2] * ax
-    new_motor = jnp.clip(motor - (turn - joint.speed) / k33, -joint.most, joint.most)
+    wanted = joint.stiffness * motor - turn + joint.speed
+    new_motor = jnp.minimum(jnp.maximum(wanted, -joint.most), joint.most) / joint.stiffness
     d = new_motor - motor
-    rest = turn + k33 * d - h1 * (c1 + k13 * d) - h2 * (c2 + k23 * d)
-    pushed = limit - rest / schur
-    new_limit = joint.side * jnp.maximum(joint.side * pushed, 0.0)
+    rest = joint.turning * (limit - d) - (turn - joint.lever[0] * c1 - joint.lever[1] * c2)
+    new_limit = joint.side * jnp.maximum(joint.side * rest, 0.0) / joint.turning
     t = d + new_limit - limit
-    r1, r2 = c1 + k13 * t, c2 + k23 * t
-    x, y = (k12 * r2 - k22 * r1) / det, (k12 * r1 - k11 * r2) / det
-    impulse = jnp.stack((px + x, py + y, new_limit, new_motor))
-    a = jnp.stack((a[0] - ma * x, a[1] - ma * y, a[2] - ia * (ax * y - ay * x + t)))
-    b = jnp.stack((b[0] + mb * x, b[1] + mb * y, b[2] + ib * (bx * y - by * x + t)))
-    return impulse, a, b
+    r1, r2 = c1 + joint.coupling[0] * t, c2 + joint.coupling[1] * t
+    k11, k12, k22 = joint.resistance
+    x, y = (k12 * r2 - k22 * r1) / joint.det, (k12 * r1 - k11 * r2) / joint.det
+    return (new_motor, new_limit), (x, y, t)
 
 
-def joints_of(
-    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"]
-) -> list[Joints]:
+def _joints_of(
+    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"], one: Array
+) -> list[Joint]:
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     joints = []
+    zero = jnp.zeros_like(one)
     for j, (a, b) in enumerate(JOINT_BODIES):
         bent = angle[b] - angle[a] - REFERENCE_ANGLES[j]
         side = (bent <= LOWER_LIMITS[j]).astype(angle.dtype) - (bent >= UPPER_LIMITS[j])
+        ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
+        ax, ay = _turned(ANCHORS_A[j], cos[a], sin[a])
+        bx, by = _turned(ANCHORS_B[j], cos[b], sin[b])
+        k11 = ma + mb + ay * ay * ia + by * by * ib
+        k12 = -ay * ax * ia - by * bx * ib
+        k22 = ma + mb + ax * ax * ia + bx * bx * ib
+        k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
+        det = k11 * k22 - k12 * k12
+        h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
+        effect_a = (zero - ma, zero, ia * ay), (zero, zero - ma, -ia * ax), (zero, zero, zero - ia)
+        effect_b = (zero + mb, zero, -ib * by), (zero, zero + mb, ib * bx), (zero, zero, zero + ib)
         joints.append(
-            Joints(
-                _turned(ANCHORS_A[j], cos[a], sin[a]),
-                _turned(ANCHORS_B[j], cos[b], sin[b]),
+            Joint(
+                (ax, ay),
+                (bx, by),
                 side,
                 speed[j],
-                most[j],
+                most[j] * k33,
+                k33 * one,
+                (k13, k23),
+                (h1, h2),
+                k33 - h1 * k13 - h2 * k23,
+                (k11, k12, k22),
+                det,
+                tuple(jnp.stack(rows) for rows in effect_a),
+                tuple(jnp.stack(rows) for rows in effect_b),
             )
         )
     return joints
 
 
-def _turned(arm: np.ndarray, cos: Array, sin: Array) -> tuple[Array, Array]:
+def _turned(arm: np.ndarray, cos: Array, sin: Array) -> Pair:
     x, y = (float(v) for v in arm)
     return cos * x - sin * y, sin * x + cos * y
 
 
-def solve_velocities(
-    velocity: Float[Array, "3 5 n"],
-    joints: list[Joints],
-    impulses: Float[Array, "4 4 n"],
-    contacts: Contacts,
-    touched: Float[Array, "4 slots 4 n"],
-) -> tuple[Float[Array, "3 5 n"], Float[Array, "4 4 n"], Float[Array, "4 slots 4 n"]]:
-    """Velocities after all sweeps, and the impulses of joints (x, y, limit, motor) and of contacts.
+class Problem(NamedTuple):
+    """A step before it is solved: poses, velocities (with gravity), last impulses, motors, what is near."""
 
-    Both start from their impulses of the last step.
-    """
-    bodies = [velocity[:, k] for k in range(5)]
-    impulses_of = []
+    pose: Float[Array, "3 5 n"]
+    velocity: Float[Array, "3 5 n"]
+    impulse: Float[Array, "4 4 n"]
+    """Of the four joints: in x and y, of limits and of motors."""
+    memory: Memory
+    speed: Float[Array, "4 n"]
+    most: Float[Array, "4 n"]
+    things: Things
+    close: Bool[Array, "things 4 n"]
+    """Which things touch which legs, as far as their axes tell."""
+
+
+class Solution(NamedTuple):
+    pose: Float[Array, "3 5 n"]
+    velocity: Float[Array, "3 5 n"]
+    impulse: Float[Array, "4 4 n"]
+    memory: Memory
+    touched: Int[Array, "4 n"]
+    fits: Bool[Array, " n"]
+    """Whether the positions fit, within the sweeps that were allowed."""
+
+
+def solve(problem: Problem, uppers: int, lowers: int, sweeps: int) -> Solution:
+    """A step without continuous collision, for as many contacts of upper and lower legs, and position sweeps."""
+    pose, slots = problem.pose, problem.memory.names.shape[0]
+    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
+    joints = _joints_of(pose[2], problem.speed, problem.most, one)
+    zero = jnp.zeros_like(one)
+    manifolds: list[list[Manifold]] = [[], [], [], []]
+    contacts: list[list[Contact]] = [[], [], [], []]
+    first: list[list[Impulses]] = [[], [], [], []]
+    for legs, count in ((UPPER, uppers), (LOWER, lowers)):
+        for leg in legs:
+            things, close = jax.tree.map(lambda x, leg=leg: x[:, leg], (problem.things, problem.close))
+            memory = jax.tree.map(lambda x, leg=leg: x[:, :, leg], problem.memory)
+            cos, sin = jnp.cos(pose[2, leg + 1]), jnp.sin(pose[2, leg + 1])
+            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+            for chosen in slots_of(close, count):
+                manifold = touch(
+                    in_slot(things, chosen), chosen.any(0), cos, sin, jnp.float32(HALF_WIDTHS[leg])
+                )
+                contact = contact_of(manifold, zero, zero, cos, sin, m, i)
+                old = remembered(manifold, memory)
+                closed = [jnp.where(bias > 0, 0.0, each) for bias, each in zip(contact.bias * 2, old)]
+                manifolds[leg].append(manifold)
+                contacts[leg].append(contact)
+                first[leg].append(Impulses(*closed))
+
+    limits = [joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)]
+    bodies = [problem.velocity[:, body] for body in range(5)]
     for j, (a, b) in enumerate(JOINT_BODIES):
-        px, py, limit, motor = impulses[:, j]
-        limit = joints[j].side * jnp.maximum(joints[j].side * limit, 0.0)
-        (ax, ay), (bx, by) = joints[j].arm_a, joints[j].arm_b
-        t = limit + motor
-        ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
-        bodies[a] = bodies[a] - jnp.stack((ma * px, ma * py, ia * (ax * py - ay * px + t)))
-        bodies[b] = bodies[b] + jnp.stack((mb * px, mb * py, ib * (bx * py - by * px + t)))
-        impulses_of.append(jnp.stack((px, py, limit, motor)))
-    used = (contacts.points > 0).any(tuple(range(1, contacts.points.ndim))).sum()
-    touched = jnp.swapaxes(touched, 0, 1)
-    started = jnp.where(jnp.stack((contacts.points > 0, contacts.points > 1) * 2, 1), touched, 0.0)
-    legs = jnp.stack(bodies[1:], 1) + _effect(contacts, started)
-    bodies[1:] = [legs[:, k] for k in range(4)]
+        change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
+        bodies[a] = _added(bodies[a], joints[j].effect_a, change)
+        bodies[b] = _added(bodies[b], joints[j].effect_b, change)
+    for leg in range(4):
+        for contact, impulses in zip(contacts[leg], first[leg]):
+            bodies[leg + 1] = _added(bodies[leg + 1], contact.effect, impulses)
+    turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
+    bodies, turning, last = one_kernel(_velocity_sweeps)((bodies, turning, first), joints, contacts, one)
+
+    # The anchors' impulses are what is left of the change of momentum.
+    gained = []
+    for leg in range(4):
+        change = bodies[leg + 1] - problem.velocity[:, leg + 1]
+        for contact, impulses in zip(contacts[leg], last[leg]):
+            change = change - _added(jnp.zeros_like(change), contact.effect, impulses)
+        gained.append(change[:2] * float(MASSES[leg + 1]))
+    anchors = jnp.stack((gained[0] + gained[1], gained[1], gained[2] + gained[3], gained[3]), 1)
+    impulse = jnp.concatenate(
+        (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
+    )
+    velocity = _limited(jnp.stack(bodies, 1))
+
+    moved = pose + TIME_STEP * velocity
+    corrected, fits = _correct_positions(moved, pose, [joint.side for joint in joints], manifolds, sweeps)
+    nothing = jnp.zeros_like(problem.memory.names[0, :, 0]), jnp.zeros_like(problem.memory.impulses[0, :, 0])
+    names, touches = [], []
+    for slot in range(slots):
+        have = [slot < len(manifolds[leg]) for leg in range(4)]
+        names.append(
+            jnp.stack([jnp.stack(manifolds[k][slot].names) if have[k] else nothing[0] for k in range(4)], 1)
+        )
+        touches.append(jnp.stack([jnp.stack(last[k][slot]) if have[k] else nothing[1] for k in range(4)], 1))
+    no_bits = jnp.zeros_like(problem.memory.names[0, 0, 0])
+    bits = jnp.stack([touched_bits(manifolds[leg]) if manifolds[leg] else no_bits for leg in range(4)])
+    return Solution(corrected, velocity, impulse, Memory(jnp.stack(names), jnp.stack(touches)), bits, fits)
+
+
+def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
+    for effect, amount in zip(effects, change):
+        velocity = velocity + effect * amount
+    return velocity
+
+
+def _velocity_sweeps(carry, joints: list[Joint], contacts: list[list[Contact]], one: Array):
+    """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
 
     def sweep(_, carry):
-        bodies, impulses, touched = carry
-        bodies, impulses = list(bodies), list(impulses)
+        bodies, turning, touched = carry
+        bodies, turning = list(bodies), list(turning)
         for j in SWEEP_ORDER:
             a, b = JOINT_BODIES[j]
-            impulses[j], bodies[a], bodies[b] = _solve_joint(joints[j], j, impulses[j], bodies[a], bodies[b])
+            turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
+            bodies[a] = _added(bodies[a], joints[j].effect_a, change)
+            bodies[b] = _added(bodies[b], joints[j].effect_b, change)
+        new = []
+        for leg in range(4):
+            solved = []
+            for contact, impulses in zip(contacts[leg], touched[leg]):
+                impulses, bodies[leg + 1] = solve_contact(contact, impulses, bodies[leg + 1], one)
+                solved.append(impulses)
+            new.append(solved)
+        return bodies, turning, new
 
-        def at_slot(slot, carry):
-            legs, touched = carry
-            contact = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, keepdims=False), contacts)
-            impulse = lax.dynamic_index_in_dim(touched, slot, keepdims=False)
-            impulse, legs = solve_contact(contact, impulse, legs, LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-            return legs, lax.dynamic_update_index_in_dim(touched, impulse, slot, 0)
-
-        legs, touched = lax.fori_loop(0, used, at_slot, (jnp.stack(bodies[1:], 1), touched))
-        return (bodies[0], *(legs[:, k] for k in range(4))), tuple(impulses), touched
-
-    carry = tuple(bodies), tuple(impulses_of), touched
-    bodies, impulses_of, touched = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
-    return jnp.stack(bodies, 1), jnp.stack(impulses_of, 1), jnp.swapaxes(touched, 0, 1)
+    return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
 
 
-def _effect(contacts: Contacts, impulse: Float[Array, "slots 4 4 n"]) -> Float[Array, "3 4 n"]:
-    """What impulses at contacts change in the velocities of legs."""
-    nx, ny = contacts.normal[:, 0], contacts.normal[:, 1]
-    along, slide = impulse[:, 0] + impulse[:, 1], impulse[:, 2] + impulse[:, 3]
-    turn = (contacts.across * impulse[:, :2] + contacts.aside * impulse[:, 2:]).sum((0, 1))
-    push = jnp.stack(((nx * along + ny * slide).sum(0), (ny * along - nx * slide).sum(0)))
-    return jnp.concatenate((LEG_INVERSE_MASSES * push, LEG_INVERSE_INERTIAS * turn[None]))
+def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
+    """Box2D's largest move and turn of a step."""
+    moved = TIME_STEP * jnp.sqrt(velocity[0] ** 2 + velocity[1] ** 2)
+    turned = TIME_STEP * jnp.abs(velocity[2])
+    factor = _LARGEST_MOVE / jnp.maximum(moved, _LARGEST_MOVE)
+    return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
 
 
 def correct_contact(
-    manifold: Manifolds,
-    pose: tuple[Array, Array, Array],
-    factor: float,
-    inverse_mass: Array,
-    inverse_inertia: Array,
-) -> tuple[tuple[Array, Array, Array], Array]:
+    manifold: Manifold, pose: Triple, factor: float, mass: Array | float, inertia: Array | float
+) -> tuple[Triple, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
 
-    The pose is (x, y, angle), relative to the centre that the manifold was made at. The second result is the
-    separation of the deepest point.
+    The pose is (x, y, angle), relative to the centre that the manifold was made at; mass and inertia are
+    inverse. The second result is the separation of the deepest point.
     """
     x, y, angle = pose
     deepest = jnp.zeros_like(x)
@@ -277,22 +406,20 @@ def correct_contact(
         on_leg = manifold.on_leg
         arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
         push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
-        apart = jnp.where(
-            on_leg, turned_x * (px - x) + turned_y * (py - y), nx * (x + rx) + ny * (y + ry)
-        ) - (manifold.plane + SKIN)
+        from_ground = nx * (x + rx) + ny * (y + ry)
+        from_leg = turned_x * (px - x) + turned_y * (py - y)
+        depth = jnp.where(on_leg, from_leg, from_ground) - (manifold.plane + SKIN)
         exists = manifold.count > number
-        deepest = jnp.where(exists, jnp.minimum(deepest, apart), deepest)
-        error = jnp.clip(factor * (apart + SLOP), -_LARGEST_CORRECTION, 0.0)
+        deepest = jnp.where(exists, jnp.minimum(deepest, depth), deepest)
+        error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
-        impulse = jnp.where(exists, -error / (inverse_mass + inverse_inertia * across * across), 0.0)
-        x, y = x + inverse_mass * impulse * push_x, y + inverse_mass * impulse * push_y
-        angle = angle + inverse_inertia * across * impulse
+        impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
+        x, y = x + mass * impulse * push_x, y + mass * impulse * push_y
+        angle = angle + inertia * across * impulse
     return (x, y, angle), deepest
 
 
-def _correct_joint(
-    index: int, side: Array, a: tuple[Array, ...], b: tuple[Array, ...]
-) -> tuple[tuple[Array, ...], tuple[Array, ...], Bool[Array, " n"]]:
+def _correct_joint(index: int, side: Array, a: Triple, b: Triple) -> tuple[Triple, Triple, Array]:
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
     ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
@@ -300,12 +427,9 @@ def _correct_joint(
     bent = angle_b - angle_a - REFERENCE_ANGLES[index]
     below, above = bent - LOWER_LIMITS[index], bent - UPPER_LIMITS[index]
     error = jnp.where(side > 0, -below, jnp.where(side < 0, above, 0.0))
-    correction = jnp.where(
-        side > 0,
-        jnp.clip(below + ANGULAR_SLOP, -_LARGEST_TURN, 0.0),
-        jnp.where(side < 0, jnp.clip(above - ANGULAR_SLOP, 0.0, _LARGEST_TURN), 0.0),
-    )
-    turn = -correction / (ia + ib)
+    low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
+    high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
+    turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
     angle_a, angle_b = angle_a - ia * turn, angle_b + ib * turn
     ax, ay = _turned(ANCHORS_A[index], jnp.cos(angle_a), jnp.sin(angle_a))
     bx, by = _turned(ANCHORS_B[index], jnp.cos(angle_b), jnp.sin(angle_b))
@@ -321,36 +445,48 @@ def _correct_joint(
     return a, b, fits
 
 
-def correct_positions(
-    pose: Float[Array, "3 5 n"], start: Float[Array, "3 5 n"], joints: list[Joints], manifolds: Manifolds
-) -> Float[Array, "3 5 n"]:
-    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop. `start` is where contacts
-    were found."""
-    used = (manifolds.count > 0).any(tuple(range(1, manifolds.count.ndim))).sum()
-    centre_x, centre_y = start[0, 1:], start[1, 1:]
+def _correct_positions(
+    pose: Float[Array, "3 5 n"],
+    start: Float[Array, "3 5 n"],
+    sides: list[Array],
+    manifolds: list[list[Manifold]],
+    sweeps: int,
+) -> tuple[Float[Array, "3 5 n"], Bool[Array, " n"]]:
+    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop, and whether they do.
 
-    def sweep(carry):
-        pose, done, count = carry
-        legs = pose[0, 1:] - centre_x, pose[1, 1:] - centre_y, pose[2, 1:]
+    `start` is where the contacts were found.
+    """
+    sweep: Callable = _position_sweep
+    bodies = [tuple(pose[:, body]) for body in range(5)]
+    centres = [(start[0, body], start[1, body]) for body in range(5)]
 
-        def at_slot(slot, carry):
-            legs, deepest = carry
-            manifold = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, keepdims=False), manifolds)
-            legs, deep = correct_contact(manifold, legs, 0.2, LEG_INVERSE_MASSES, LEG_INVERSE_INERTIAS)
-            return legs, jnp.minimum(deepest, deep)
+    def advance(carry):
+        bodies, done, count = carry
+        corrected, fits = sweep(bodies, centres, sides, manifolds)
+        bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
+        return bodies, done | fits, count + 1
 
-        legs, deepest = lax.fori_loop(0, used, at_slot, (legs, jnp.zeros_like(legs[0])))
-        fits = (deepest >= -3 * SLOP).all(0)
-        x, y = legs[0] + centre_x, legs[1] + centre_y
-        bodies = [tuple(pose[:, 0]), *((x[k], y[k], legs[2][k]) for k in range(4))]
-        for j in SWEEP_ORDER:
-            a, b = JOINT_BODIES[j]
-            bodies[a], bodies[b], fits_j = _correct_joint(j, joints[j].side, bodies[a], bodies[b])
-            fits &= fits_j
-        corrected = jnp.stack([jnp.stack(body) for body in bodies], 1)
-        return jnp.where(done, pose, corrected), done | fits, count + 1
+    carry = bodies, jnp.zeros(pose.shape[-1], bool), jnp.int32(0)
+    bodies, done, _ = lax.while_loop(lambda carry: (carry[2] < sweeps) & ~carry[1].all(), advance, carry)
+    # Box2D goes on with what it has if nothing fits at the end.
+    return jnp.stack([jnp.stack(body) for body in bodies], 1), done
 
-    done = jnp.zeros(pose.shape[-1], bool)
-    return lax.while_loop(
-        lambda carry: (carry[2] < POSITION_SWEEPS) & ~carry[1].all(), sweep, (pose, done, jnp.int32(0))
-    )[0]
+
+def _position_sweep(bodies: list[Triple], centres: list[Pair], sides: list[Array], manifolds: list[list[Manifold]]):
+    bodies = list(bodies)
+    fits = sides[0] == sides[0]
+    for leg in range(4):
+        if not manifolds[leg]:
+            continue
+        (x, y, angle), (cx, cy) = bodies[leg + 1], centres[leg + 1]
+        relative = x - cx, y - cy, angle
+        for manifold in manifolds[leg]:
+            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+            relative, deepest = correct_contact(manifold, relative, 0.2, m, i)
+            fits = fits & (deepest >= -3 * SLOP)
+        bodies[leg + 1] = relative[0] + cx, relative[1] + cy, relative[2]
+    for j in SWEEP_ORDER:
+        a, b = JOINT_BODIES[j]
+        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b])
+        fits = fits & fits_j
+    return bodies, fits

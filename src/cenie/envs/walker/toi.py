@@ -13,16 +13,18 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
+    SKIN,
     SLOTS,
     Memory,
-    Near,
-    in_slots,
-    legs_at,
+    Things,
+    apart,
+    in_slot,
     remembered,
+    slots_of,
+    touch,
     touched_bits,
-    touching,
 )
-from cenie.envs.walker.solver import SLOP, contacts_of, correct_contact, solve_contact
+from cenie.envs.walker.solver import SLOP, Impulses, contact_of, correct_contact, solve_contact
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""
@@ -38,28 +40,6 @@ class Sweep(NamedTuple):
     start: tuple[Array, Array, Array]
     motion: tuple[Array, Array, Array]
     velocity: Float[Array, "3 *lanes"]
-
-
-class Obstacles(NamedTuple):
-    """Edges and boxes as rectangles: centre (relative to where the step began), first axis, half extents."""
-
-    x: Array
-    y: Array
-    axis: tuple[Array, Array]
-    half: tuple[Array, Array]
-
-
-def obstacles_of(ground: Near, x: Array, y: Array) -> Obstacles:
-    left, bottom, right, top = ground.boxes
-    ex, ey = (ground.x[1:] - ground.x[:-1]) / 2, (ground.y[1:] - ground.y[:-1]) / 2
-    length = jnp.sqrt(ex * ex + ey * ey)
-    one, zero = jnp.ones_like(left), jnp.zeros_like(ex)
-    return Obstacles(
-        jnp.concatenate(((ground.x[1:] + ground.x[:-1]) / 2, (left + right) / 2)) - x,
-        jnp.concatenate(((ground.y[1:] + ground.y[:-1]) / 2, (bottom + top) / 2)) - y,
-        (jnp.concatenate((ex / length, one)), jnp.concatenate((ey / length, 0 * one))),
-        (jnp.concatenate((length, (right - left) / 2)), jnp.concatenate((zero, (top - bottom) / 2))),
-    )
 
 
 class _Axis(NamedTuple):
@@ -79,11 +59,11 @@ def _pose(sweep: Sweep, t: Array) -> tuple[Array, Array, Array, Array]:
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
-def _closest(sweep: Sweep, half_width: Array, things: Obstacles, t: Array) -> tuple[Array, _Axis]:
+def _closest(sweep: Sweep, half_width: Array, things: Things, t: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
     x, y, cos, sin = _pose(sweep, t)
     w, h = half_width, HALF_HEIGHT
-    (ax, ay), (a, b) = things.axis, things.half
+    ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     dx, dy = x - things.x, y - things.y
     u, v = dx * ax + dy * ay, dy * ax - dx * ay
     # The leg's axes in the frame of the obstacle.
@@ -131,11 +111,11 @@ def _closest(sweep: Sweep, half_width: Array, things: Obstacles, t: Array) -> tu
 
 
 def _deepest(
-    sweep: Sweep, half_width: Array, things: Obstacles, axis: _Axis, t: Array
+    sweep: Sweep, half_width: Array, things: Things, axis: _Axis, t: Array
 ) -> tuple[Array, tuple[Array, Array]]:
     """The separation along an axis at a time, and the corner (of leg or obstacle) that has it."""
     x, y, cos, sin = _pose(sweep, t)
-    (ax, ay), (a, b) = things.axis, things.half
+    ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     nx, ny = axis.normal
     # Of the leg, in its frame: opposite to the normal.
     corner_x = -jnp.sign(nx * cos + ny * sin) * half_width
@@ -145,10 +125,10 @@ def _deepest(
     along, across = -jnp.sign(mx * ax + my * ay) * a, -jnp.sign(my * ax - mx * ay) * b
     point_x, point_y = things.x + along * ax - across * ay, things.y + along * ay + across * ax
     point = jnp.where(axis.on_leg, point_x, corner_x), jnp.where(axis.on_leg, point_y, corner_y)
-    return _apart(sweep, axis, point, t), point
+    return _along(sweep, axis, point, t), point
 
 
-def _apart(sweep: Sweep, axis: _Axis, point: tuple[Array, Array], t: Array) -> Array:
+def _along(sweep: Sweep, axis: _Axis, point: tuple[Array, Array], t: Array) -> Array:
     """The separation of one corner along an axis at a time."""
     x, y, cos, sin = _pose(sweep, t)
     nx, ny = axis.normal
@@ -158,7 +138,7 @@ def _apart(sweep: Sweep, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
     return jnp.where(axis.on_leg, of_ground, of_leg) - axis.plane
 
 
-def first_touch(sweep: Sweep, half_width: Array, things: Obstacles) -> Float[Array, "things *lanes"]:
+def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things *lanes"]:
     """The part of the motion after which a leg first touches each thing; 1 if it does not."""
     shape = jnp.broadcast_shapes(things.x.shape, sweep.start[0].shape)
     zero = jnp.zeros(shape, things.x.dtype)
@@ -177,11 +157,11 @@ def first_touch(sweep: Sweep, half_width: Array, things: Obstacles) -> Float[Arr
             arrives = inner & active & (s2 > TARGET - TOLERANCE)
             t1 = jnp.where(arrives, t2, t1)
             inner &= active & ~arrives
-            s1 = _apart(sweep, axis, point, t1)
+            s1 = _along(sweep, axis, point, t1)
             fails, stops = inner & (s1 < TARGET - TOLERANCE), inner & (s1 <= TARGET + TOLERANCE)
             result = jnp.where(stops & ~fails, t1, result)
             inner, active = inner & ~stops & ~fails, active & ~stops & ~fails
-            t = _root(lambda t: _apart(sweep, axis, point, t), inner, t1, t2, s1, s2)
+            t = _root(lambda t: _along(sweep, axis, point, t), inner, t1, t2, s1, s2)
             return inner, active, t1, jnp.where(inner, t, t2), result, count + 1
 
         _, active, t1, _, result, _ = lax.while_loop(
@@ -232,17 +212,13 @@ def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
 
 
 def stop_at_ground(
-    legs: Stopped,
-    half_width: Array,
-    inverse_mass: Array,
-    inverse_inertia: Array,
-    *,
-    origin: tuple[Array, Array],
-    ground: Near,
-    time_step: float,
+    legs: Stopped, half_width: Array, mass: Array, inertia: Array, things: Things, time_step: float
 ) -> Stopped:
-    """All stops of legs within one step. `origin` is where their centres were when it began."""
-    things = obstacles_of(ground, *origin)
+    """All stops of legs within one step, of given inverse masses and inertias.
+
+    Things are seen from where the centres of the legs were when the step began.
+    """
+    one = jnp.where(jnp.abs(legs.sweep.start[2]) < 1e30, 1.0, 0.5)
 
     def stop(carry):
         legs, left, ignored, _, count = carry
@@ -250,53 +226,57 @@ def stop_at_ground(
         times = jnp.where(ignored, 1.0, first_touch(sweep, half_width, things))
         t = times.min(0)
         stops = t < 1 - 1e-6
-        pose = tuple(start + t * motion for start, motion in zip(sweep.start, sweep.motion))
-        at_stop = legs_at(pose[0] + origin[0], pose[1] + origin[1], pose[2], half_width)
-        found = touching(at_stop, ground)
+        x, y, angle = (start + t * motion for start, motion in zip(sweep.start, sweep.motion))
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        close = apart(things, x, y, cos, sin, half_width) <= SKIN
+        around = things._replace(x=things.x - x, y=things.y - y)
+        chosen = slots_of(close, SLOTS)
+        found = [touch(in_slot(around, one_of), one_of.any(0), cos, sin, half_width) for one_of in chosen]
         # A thing that is near but not touched after all is ignored from now on.
-        misses = (times <= t) & (found.count == 0)
+        touches = jnp.zeros_like(close)
+        for one_of, manifold in zip(chosen, found):
+            touches |= one_of & (manifold.count > 0)
+        misses = (times <= t) & ~touches & stops
+        ignored |= misses
         missed = misses.any(0)
-        ignored |= misses & stops
         stops &= ~missed
         bits = touched_bits(found)
         flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
         bits = jnp.where(stops, bits, legs.bits)
-        manifolds = in_slots(found._replace(count=jnp.where(stops, found.count, 0)))
-        memory = jax.tree.map(
-            lambda new, old: jnp.where(stops, new, old), remembered(manifolds, legs.memory), legs.memory
+        found = [manifold._replace(count=jnp.where(stops, manifold.count, 0)) for manifold in found]
+        names = jnp.stack([jnp.stack(manifold.names) for manifold in found])
+        impulses = jnp.stack([jnp.stack(remembered(manifold, legs.memory)) for manifold in found])
+        memory = Memory(
+            jnp.where(stops, names, legs.memory.names), jnp.where(stops, impulses, legs.memory.impulses)
         )
 
         def push_out(carry):
             moved, done, count = carry
             new, deepest = moved, jnp.zeros_like(t)
-            for slot in range(SLOTS):
-                manifold = jax.tree.map(lambda x, slot=slot: x[slot], manifolds)
-                new, deep = correct_contact(manifold, new, 0.75, inverse_mass, inverse_inertia)
+            for manifold in found:
+                new, deep = correct_contact(manifold, new, 0.75, mass, inertia)
                 deepest = jnp.minimum(deepest, deep)
             moved = tuple(jnp.where(done, old, fresh) for old, fresh in zip(moved, new))
             return moved, done | (deepest >= -1.5 * SLOP), count + 1
 
-        relative = jnp.zeros_like(t), jnp.zeros_like(t), pose[2]
         shift, _, _ = lax.while_loop(
             lambda carry: ~carry[1].all() & (carry[2] < _POSITION_SWEEPS),
             push_out,
-            (relative, ~stops, jnp.int32(0)),
+            ((jnp.zeros_like(t), jnp.zeros_like(t), angle), ~stops, jnp.int32(0)),
         )
-        contacts = contacts_of(manifolds, shift, inverse_mass, inverse_inertia)
+        cos, sin = jnp.cos(shift[2]), jnp.sin(shift[2])
+        contacts = [contact_of(manifold, shift[0], shift[1], cos, sin, mass, inertia) for manifold in found]
 
         def solve(carry):
             velocity, impulses, _, count = carry
             old = velocity
             new = []
-            for slot in range(SLOTS):
-                contact = jax.tree.map(lambda x, slot=slot: x[slot], contacts)
-                impulse, velocity = solve_contact(
-                    contact, impulses[slot], velocity, inverse_mass, inverse_inertia
-                )
+            for contact, impulse in zip(contacts, impulses):
+                impulse, velocity = solve_contact(contact, impulse, velocity, one)
                 new.append(impulse)
-            return velocity, tuple(new), (jnp.abs(velocity - old) > 1e-6).any(), count + 1
+            return velocity, new, (jnp.abs(velocity - old) > 1e-6).any(), count + 1
 
-        none = tuple(jnp.zeros((4, *t.shape), t.dtype) for _ in range(SLOTS))
+        none = [Impulses(*(jnp.zeros_like(t),) * 4)] * SLOTS
         velocity, _, _, _ = lax.while_loop(
             lambda carry: carry[2] & (carry[3] < _VELOCITY_SWEEPS),
             solve,
@@ -305,7 +285,7 @@ def stop_at_ground(
         left = jnp.where(stops, left * (1 - t), left)
         start = tuple(
             jnp.where(stops, new, old)
-            for new, old in zip((pose[0] + shift[0], pose[1] + shift[1], shift[2]), sweep.start)
+            for new, old in zip((x + shift[0], y + shift[1], shift[2]), sweep.start)
         )
         motion = tuple(
             jnp.where(stops, left * time_step * new, old) for new, old in zip(velocity, sweep.motion)
@@ -313,7 +293,5 @@ def stop_at_ground(
         legs = Stopped(Sweep(start, motion, velocity), bits, flag, memory)
         return legs, left, ignored, (stops | missed).any(), count + 1
 
-    ignored = jnp.zeros(jnp.broadcast_shapes(things.x.shape, half_width.shape), bool)
-    left = jnp.ones(ignored.shape[1:], things.x.dtype)
-    carry = legs, left, ignored, jnp.array(True), jnp.int32(0)
+    carry = legs, jnp.ones_like(half_width), jnp.zeros_like(things.is_box), jnp.array(True), jnp.int32(0)
     return lax.while_loop(lambda carry: carry[3] & (carry[4] < _MOST_STOPS), stop, carry)[0]
