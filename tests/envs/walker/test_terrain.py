@@ -88,6 +88,7 @@ def test_terrains_follow_the_rules_told_twice(build):
 
 @pytest.mark.parametrize("hardcore", [False, True])
 def test_gym_terrains_are_those_of_gymnasium(build, hardcore):
+    pytest.importorskip("Box2D")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from gymnasium.envs.box2d.bipedal_walker import BipedalWalker

@@ -53,6 +53,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 32,
         "student.ppo.gae_lambda": 0.95,
         "student.ppo.bootstrap_at_timeout": True,
+        "teacher.generator": "easy",  # nobody learns to walk on others within minutes
         "teacher.replay.capacity": 1000,
         "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
         # An episode that does not fall is longer than a rollout.
