@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cenie.bridges.features import state_action_features
-    from cenie.bridges.foreign import as_level
+    from cenie.bridges.environment import as_level
     from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
     from cenie.bridges.jaxued import from_jaxued
     from cenie.bridges.teacher import Teacher
@@ -97,7 +97,7 @@ _HOME = {
     "Suite": "cenie.envs.base",
     "SuiteEntry": "cenie.envs.base",
     "Teacher": "cenie.bridges.teacher",
-    "as_level": "cenie.bridges.foreign",
+    "as_level": "cenie.bridges.environment",
     "build": "cenie.run.build",
     "check_environment": "cenie.envs.check",
     "cycle": "cenie.teach.cycle",

@@ -12,7 +12,7 @@ import pytest
 from gymnax.environments import spaces as gymnax_spaces
 from gymnax.wrappers.purerl import LogWrapper
 
-from cenie.bridges.foreign import as_level, hull, observation_spaces
+from cenie.bridges.environment import as_level, hull, observation_spaces
 from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
 from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig

@@ -13,7 +13,7 @@ from jaxued.environments.maze.env import EnvParams as MazeParams
 from jaxued.level_sampler import LevelSampler
 from jaxued.wrappers import AutoReplayWrapper
 
-from cenie.bridges.foreign import as_level
+from cenie.bridges.environment import as_level
 from cenie.bridges.jaxued import from_jaxued, level_weights, sample_replay_levels
 from cenie.envs.check import check_environment
 from cenie.spaces import Box, Discrete

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from cenie.bridges import foreign
-from cenie.bridges.foreign import ForeignEnvironment, Solved, as_level
+from cenie.bridges import environment as shared
+from cenie.bridges.environment import ForeignEnvironment, Solved, as_level
 from cenie.envs.base import Domain, Environment
 from cenie.envs.parameters import Parameters, Range, parameter_domain
 from cenie.spaces import Box, Discrete, Space
@@ -52,23 +52,21 @@ def from_gymnax(
 
     def advance(key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> tuple[Any, ...]:
         if not tells_time:
-            return foreign.step_with_one_flag(environment, key, state, action, level)
+            return shared.step_with_one_flag(environment, key, state, action, level)
         observation, state, reward, terminated, _ = environment.step_env(key, state, action, level)
         return observation, state, reward, terminated, environment.is_truncated(state, level)
 
     observation, _ = jax.eval_shape(begin, jax.random.key(0), examples[0])
     spaces = [
-        foreign.observation_spaces(observation, environment.observation_space(each)) for each in examples
+        shared.observation_spaces(observation, environment.observation_space(each)) for each in examples
     ]
     return ForeignEnvironment(
         begin=begin,
         advance=advance,
         solved=solved,
-        max_steps=foreign.longest_episode(max_steps, examples),
-        observation_space=jax.tree.map(lambda *each: foreign.hull(each), *spaces),
-        action_space=foreign.hull(
-            [foreign.action_space(environment.action_space(each)) for each in examples]
-        ),
+        max_steps=shared.longest_episode(max_steps, examples),
+        observation_space=jax.tree.map(lambda *each: shared.hull(each), *spaces),
+        action_space=shared.hull([shared.action_space(environment.action_space(each)) for each in examples]),
     )
 
 
@@ -131,7 +129,7 @@ def _adapter() -> type:
             return spaces.Box(0, space.n - 1, space.shape, jnp.dtype(space.dtype))
         if isinstance(space, Box):
             return spaces.Box(space.low, space.high, space.shape, jnp.dtype(space.dtype))
-        parts = {foreign.key_of(entry): space_of(part) for entry, part in _children(space)}
+        parts = {shared.key_of(entry): space_of(part) for entry, part in _children(space)}
         return spaces.Tuple(list(parts.values())) if isinstance(space, list | tuple) else spaces.Dict(parts)
 
     class LevelEnvironment(gymnax_environment.Environment):

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.bridges import foreign
-from cenie.bridges.foreign import ForeignEnvironment, Solved, as_level
+from cenie.bridges import environment as shared
+from cenie.bridges.environment import ForeignEnvironment, Solved, as_level
 from cenie.envs.base import Environment
 from cenie.teach import priority
 from cenie.teach.config import PriorityConfig
@@ -53,20 +53,20 @@ def from_jaxued(
         return environment.reset_env_to_level(key, level, fixed)
 
     def advance(key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> tuple[Any, ...]:
-        return foreign.step_with_one_flag(environment, key, state, action, fixed)
+        return shared.step_with_one_flag(environment, key, state, action, fixed)
 
     if observation_space is None:
         declares = hasattr(environment, "observation_space")
         declared = environment.observation_space(fixed) if declares else None
         observation, _ = jax.eval_shape(begin, jax.random.key(0), as_level(level))
-        observation_space = foreign.observation_spaces(observation, declared)
+        observation_space = shared.observation_spaces(observation, declared)
     return ForeignEnvironment(
         begin=begin,
         advance=advance,
         solved=solved,
-        max_steps=foreign.longest_episode(max_steps, [fixed]),
+        max_steps=shared.longest_episode(max_steps, [fixed]),
         observation_space=observation_space,
-        action_space=foreign.action_space(environment.action_space(fixed)),
+        action_space=shared.action_space(environment.action_space(fixed)),
     )
 
 
