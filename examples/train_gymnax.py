@@ -2,8 +2,8 @@
 
     python examples/train_gymnax.py [--method accel-cenie] [--updates 60]
 
-A level is the parameters of the environment: gravity, the length and mass of the pole, the force of the motor.
-The student cannot see them and has no memory, so it must find a policy that balances all of them.
+A level is the parameters of the environment: gravity, the length and mass of the pole, the motor's force. The
+student cannot see them and has no memory, so it must find a policy that balances all of them.
 """
 
 import argparse

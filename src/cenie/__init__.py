@@ -7,8 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cenie.bridges.features import state_action_features
     from cenie.bridges.environment import as_level
+    from cenie.bridges.features import state_action_features
     from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
     from cenie.bridges.jaxued import from_jaxued
     from cenie.bridges.teacher import Teacher
