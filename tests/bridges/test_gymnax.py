@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnax.environments import environment as gymnax_environment
 from gymnax.environments import spaces as gymnax_spaces
 from gymnax.wrappers.purerl import LogWrapper
 
 from cenie.bridges.environment import as_level, hull, observation_spaces
-from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
+from cenie.bridges.gymnax import _adapter, from_gymnax, gymnax_domain, to_gymnax
 from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
@@ -279,6 +280,12 @@ def test_our_environment_is_one_of_gymnax_and_comes_back_the_same(maze):
         maze.environment.observation_space
     )
     assert check_environment(back, first(params), KEY) == []
+
+
+def test_an_old_gymnax_cannot_take_our_environments(monkeypatch):
+    monkeypatch.delattr(gymnax_environment.Environment, "is_truncated")
+    with pytest.raises(ImportError, match=r"needs gymnax 1\.0"):
+        _adapter.__wrapped__()
 
 
 def test_gymnaxs_own_tools_take_our_environment(maze):
