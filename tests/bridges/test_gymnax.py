@@ -243,7 +243,7 @@ def test_any_gymnax_environment_makes_a_domain():
     network = make_network(Mlp(), environment.observation_space, environment.action_space, KEY)
     _, drawn = suite.draw(0, 1)
     returns, _, lengths = play_once(
-        environment, network, domain.stack(drawn), jax.random.split(KEY, len(drawn))
+        environment, network, domain.stack(drawn), keys=jax.random.split(KEY, len(drawn))
     )
     np.testing.assert_array_equal(returns, lengths)
     assert lengths[-2] == 5  # the shortest time limit
