@@ -54,7 +54,7 @@ class Played:
         self.compiled: list[int] = []
         for cycle in range(CYCLES):
             with count_compilations(functools.partial(self.compiled.append, cycle)):
-                state, _, metrics = self.advance(self.states[-1], updates=MANY_UPDATES)
+                state, _, metrics, record = self.advance(self.states[-1], updates=MANY_UPDATES)
             self.states.append(state)
             self.rows.append({name: np.asarray(values)[0] for name, values in metrics.items()})
 
@@ -133,7 +133,7 @@ def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
     compiled: list[int] = []
     placed = place(played.setup, restored)
     with count_compilations(lambda: compiled.append(1)):
-        state, _, _ = played.advance(placed, updates=MANY_UPDATES)
+        state, _, _, _ = played.advance(placed, updates=MANY_UPDATES)
     assert compiled == []
     assert digest(state) == digest(played.states[1])
 
@@ -166,7 +166,7 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 
 def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
     played = chunked
-    state, _, metrics = played.advance_many(played.states[0], updates=MANY_UPDATES)
+    state, _, metrics, _ = played.advance_many(played.states[0], updates=MANY_UPDATES)
     assert digest(state) == digest(played.states[-1])
     np.testing.assert_array_equal(metrics["solved"], [row["solved"] for row in played.rows])
 
@@ -174,14 +174,14 @@ def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
 def test_cycles_stop_at_the_number_of_updates(chunked: Played):
     played = chunked
     enough = 2
-    state, history, _ = played.advance_many(played.states[0], updates=jnp.asarray(enough))
+    state, history, _, _ = played.advance_many(played.states[0], updates=jnp.asarray(enough))
     reached = next(c for c in range(CYCLES + 1) if int(played.states[c].counters.updates) == enough)
     assert digest(state) == digest(played.states[reached])
     assert int(history.cycles[-1]) == reached
 
 
 def test_another_seed_plays_other_levels(played: Played):
-    other, _, metrics = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
+    other, _, metrics, _ = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
     assert digest(other.teacher) != digest(played.states[1].teacher) or any(
         float(metrics[name][0]) != float(played.rows[0][name]) for name in ("level/walls", "level/manhattan")
     )

@@ -237,7 +237,7 @@ class Teacher:
                 met = None if points is None else Met(assignment.batches[0].levels, points)
                 known = _recall(self._curriculum, state, assignment, met)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics = _absorb(
+                state, metrics, _ = _absorb(
                     self._curriculum, state, assignment, known, verdicts, self._key(1), met
                 )
         self._state, self._pending, self._told = state, None, self._told + 1

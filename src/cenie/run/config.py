@@ -56,6 +56,12 @@ class RunConfig:
     """Training cycles between two looks of the host loop; results do not depend on it."""
     devices: int = setting(0, minimum=0, maximum=1024)
     """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
+    recorded_cycles: int = setting(5000, minimum=0)
+    """Cycles whose levels are all recorded; of so many more every second one, then every fourth, and so on."""
+    recorded_evaluations: int = setting(200, minimum=0)
+    """Evaluations with each of which a snapshot is written; later ones are thinned out in the same way."""
+    recorded_points: int = setting(512, minimum=0, maximum=1_000_000)
+    """State-action points of training in a snapshot."""
     sinks: tuple[str, ...] = ()
     """Further places for the metrics: tensorboard, wandb."""
 

@@ -66,6 +66,14 @@ class RunDirectory:
         return self.path / "evaluations.csv"
 
     @property
+    def levels(self) -> Path:
+        return self.path / "levels.csv"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
     def summary(self) -> Path:
         return self.path / "summary.json"
 

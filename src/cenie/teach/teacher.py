@@ -33,6 +33,7 @@ from cenie.teach.curriculum import (
 )
 from cenie.teach.novelty import Met, most_novel
 from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
+from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
 from cenie.types import Advantages, Level, Rollout
@@ -130,8 +131,11 @@ def tell(
     played: tuple[Played, ...],
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """Take in what each student played; returns the scalars worth logging. Consumes the key.
+) -> tuple[TeacherState, Metrics, list[Columns]]:
+    """Take in what each student played. Consumes the key.
+
+    Returns the scalars worth logging, and for each student what there is to say of each level that it
+    played: lineage and scores.
 
     A curriculum with novelty needs the points that the first student met; the devices of the `mesh`, if
     there is one, share the work on them.
@@ -141,11 +145,18 @@ def tell(
     """
     if curriculum.replay is None:
         outcomes = tuple(each.outcomes for each in played)
-        return _source_learned(curriculum, state, assignment, outcomes, key)
+        after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
+        return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
     met = _met(played[0])
     known = recall(curriculum, state, assignment, met, mesh)
     verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
-    return absorb(curriculum, state, assignment, known, verdicts, key, met, mesh)
+    after, metrics, slots = absorb(curriculum, state, assignment, known, verdicts, key, met, mesh)
+    rows = []
+    for student, verdict in enumerate(verdicts):
+        own = min(student, curriculum.buffers - 1)
+        ids = jnp.where(slots[own] >= 0, after.replays[own].buffer.ids[slots[own]], -1)
+        rows.append(_lineage(assignment.batch_of(student), ids) | _scores(known, verdict, student))
+    return after, metrics, rows
 
 
 class Known(eqx.Module):
@@ -232,8 +243,11 @@ def absorb(
     key: PRNGKeyArray,
     met: Met | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """The third step: change the buffers, and let source and novelty learn. Consumes the key."""
+) -> tuple[TeacherState, Metrics, list[Int[Array, " n"]]]:
+    """The third step: change the buffers, and let source and novelty learn. Consumes the key.
+
+    Returns what to log, and where each level is stored in each buffer, or -1.
+    """
     replay, novelty = curriculum.replay, curriculum.novelty
     assert replay is not None
     replayed = assignment.kind == REPLAY
@@ -264,7 +278,7 @@ def absorb(
     mix = current_mix(curriculum, after)
     for number, past in enumerate(after.replays):
         metrics |= _numbered(number, measure.buffer_metrics(past.buffer, mix, replay.config.priority))
-    return after, metrics | source_metrics
+    return after, metrics | source_metrics, slots
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
@@ -315,6 +329,21 @@ def _edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Batch:
         parents=past.buffer.ids[slots],
         generations=past.buffer.generations[slots] + 1,
     )
+
+
+def _lineage(batch: Batch, ids: Int[Array, " n"] | None) -> Columns:
+    """Where each level comes from; without an id it is stored nowhere."""
+    ids = jnp.full_like(batch.parents, -1) if ids is None else ids
+    return {"id": ids, "parent": batch.parents, "generation": batch.generations}
+
+
+def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
+    """The scores of each level as they were when it was played, NaN where there is none."""
+    columns = {REGRET: jnp.where(verdict.outcomes.completed, verdict.score, jnp.nan)}
+    if known.novelty is not None:
+        # Novelty is that of the first student's experience.
+        columns[NOVELTY] = known.novelty if student == 0 else jnp.full_like(known.novelty, jnp.nan)
+    return columns
 
 
 def _met(played: Played) -> Met | None:
