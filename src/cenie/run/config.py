@@ -57,7 +57,7 @@ class RunConfig:
     devices: int = setting(0, minimum=0, maximum=1024)
     """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
     recorded_cycles: int = setting(5000, minimum=0)
-    """Cycles whose levels are all recorded; of so many more every second one, then every fourth, and so on."""
+    """Cycles whose levels are all recorded; of so many more one in two, then one in four, and so on."""
     recorded_evaluations: int = setting(200, minimum=0)
     """Evaluations with each of which a snapshot is written; later ones are thinned out in the same way."""
     recorded_points: int = setting(512, minimum=0, maximum=1_000_000)

@@ -39,7 +39,7 @@ class Setup:
     `students` has the settings of each student of the curriculum; all play equally many levels and steps.
     `mesh`, if given, has one axis over which the level axis is split. `network`, if given, makes the network
     of each student from the spaces of the environment and a key, instead of the one that its settings name.
-    `recorded_points` state-action points are sampled from each chunk of cycles, for those who look at it later.
+    `recorded_points` is how many state-action points are sampled from a chunk of cycles, to be looked at.
     """
 
     environment: Environment

@@ -76,8 +76,8 @@ def draw_points(
 def merge_samples(
     kept: PointSample, new: PointSample, seen: Int[Array, ""], cycle_key: PRNGKeyArray
 ) -> PointSample:
-    """A sample of `seen` cycles and of one more: each place takes the new point with the chance 1 / (seen + 1),
-    so that all cycles have the same share."""
+    """A sample of `seen` cycles and of one more, in which each has the same share: a place takes the new
+    point with the chance 1 / (seen + 1)."""
     count = kept.cycle.shape[0]
     replaces = jax.random.uniform(jax.random.fold_in(cycle_key, _REPLACE), (count,)) * (seen + 1) < 1.0
     return jax.tree.map(
