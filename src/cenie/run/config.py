@@ -25,7 +25,7 @@ DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
 MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
-CHANGES_BITS = (*DECAY, "run.devices")
+CHANGES_BITS = (*DECAY, "run.devices", "run.recorded_points")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
 EPISODES_AT_ONCE = 1024

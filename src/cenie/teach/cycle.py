@@ -180,9 +180,14 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
         for number, (row, one) in enumerate(zip(rows, played, strict=True))
     ]
     points = None
-    if setup.recorded_points and played[0].points is not None:
+    if setup.recorded_points:
         points = draw_points(
-            played[0].points, setup.recorded_points, counters.cycles, assignment.kind, cycle_key
+            played[0].rollout,
+            setup.environment.action_space,
+            setup.recorded_points,
+            cycle=counters.cycles,
+            kind=assignment.kind,
+            cycle_key=cycle_key,
         )
     record = Record(stacked(levels, assignment.kind), points)
     return TrainState(state.key, counters, tuple(students), teacher_state), metrics, record
@@ -226,7 +231,7 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
     """Let a student play a batch of levels. Consumes the key."""
     config = setup.students[number]
     # Novelty is that of the experience of the first student, and so is what is recorded of it.
-    keeps_points = number == 0 and (setup.curriculum.novelty is not None or setup.recorded_points > 0)
+    keeps_points = setup.curriculum.novelty is not None and number == 0
     rollout = collect(
         setup.environment,
         student.network,
@@ -235,7 +240,7 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         config.num_steps,
         advance=step_and_restart,
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
-        keep_features=keeps_points,
+        keep_features=keeps_points or (setup.recorded_points > 0 and number == 0),
         keep_entropy=setup.curriculum.reads("entropy"),
     )
     points = None

@@ -8,7 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.teach.played import Outcomes, Points
+from cenie.spaces import Space
+from cenie.student.features import state_action_features
+from cenie.teach.played import Outcomes
+from cenie.types import Rollout
 
 Columns = dict[str, Array]
 """A number for each level of a batch, by name."""
@@ -62,15 +65,26 @@ def stacked(rows: list[Columns], kind: Int[Array, ""]) -> Columns:
 
 
 def draw_points(
-    points: Points, count: int, cycle: Int[Array, ""], kind: Int[Array, ""], cycle_key: PRNGKeyArray
+    rollout: Rollout,
+    action_space: Space,
+    count: int,
+    *,
+    cycle: Int[Array, ""],
+    kind: Int[Array, ""],
+    cycle_key: PRNGKeyArray,
 ) -> PointSample:
-    """`count` points of a rollout, each drawn from all of them."""
-    levels, steps = points.valid.shape
+    """`count` points of a rollout that was collected with its features, each drawn from all of them."""
+    levels, steps = rollout.reward.shape
     level_key, step_key = jax.random.split(jax.random.fold_in(cycle_key, _DRAW))
     level = jax.random.randint(level_key, (count,), 0, levels)
     step = jax.random.randint(step_key, (count,), 0, steps)
+    # The drawn steps as levels of one step each: points of all steps would be made only to be left out.
+    parts = rollout.features, rollout.action, rollout.reward
+    drawn = [None if part is None else part[level, step][:, None] for part in parts]
+    chosen = eqx.tree_at(lambda r: (r.features, r.action, r.reward), rollout, drawn)
+    values = state_action_features(chosen, action_space)[:, 0]
     same = jnp.zeros(count, jnp.int32)
-    return PointSample(points.values[level, step], same + cycle, same + kind, level, step)
+    return PointSample(values, same + cycle, same + kind, level, step)
 
 
 def merge_samples(
