@@ -225,6 +225,29 @@ def test_every_public_name_is_where_the_front_door_says() -> None:
         cenie.nonsense  # noqa: B018
 
 
+def test_a_room_is_loaded_without_what_is_public() -> None:
+    code = (
+        "import sys, cenie; from cenie import settings; import cenie.novelty; cenie.__version__; "
+        "print(*sys.modules); print(*dir(cenie)); import jax; cenie.run.config; from cenie import *; Domain"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, names = result.stdout.splitlines()
+    assert not {"jax", "cenie.public", "cenie.novelty.public"} & set(loaded.split())
+    assert {"Domain", "train", "load_run", "Parts"} <= set(names.split())
+
+
+def test_every_public_name_is_written_once() -> None:
+    for module in ("cenie.public", "cenie.novelty.public"):
+        nodes = [node for node in ast.parse(MODULES[module]).body if isinstance(node, ast.ImportFrom)]
+        names = [alias.name for node in nodes for alias in node.names]
+        assert sorted(names) == sorted(set(names))
+        assert not any(alias.asname for node in nodes for alias in node.names)
+        door = module.removesuffix(".public")
+        assert not set(names) & {
+            node.id for node in ast.walk(ast.parse(MODULES[door])) if isinstance(node, ast.Name)
+        }
+
+
 # The checks themselves must be able to fail.
 
 

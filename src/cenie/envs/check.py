@@ -54,6 +54,7 @@ def check_environment(
     With a second, different level the check also finds environments that ignore the level. Consumes the key.
     """
     problems = list(_declared(environment, level, other_level))
+    problems = problems or list(_fixed(environment))
     problems = problems or list(_shapes(environment, level, key))
     problems = problems or list(_purity(environment, level, key))
     if problems:
@@ -83,16 +84,19 @@ def _declared(environment: Environment, level: Level, other_level: Level | None)
             yield f"{name} has no values: low is {space.low}, high is {space.high}"
     if not isinstance(environment.max_steps, int) or environment.max_steps < 1:
         yield f"max_steps must be a whole number of at least 1, got {environment.max_steps}"
-    try:
-        hash(environment)
-    except TypeError as error:
-        yield f"it cannot be a part of a program ({error}): use tuples, not dicts or lists, in its fields"
     if not jax.tree.leaves(level):
         yield "the level has no arrays, so that there is no level axis to play a batch along; add one"
     loose = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
     yield from loose
     if other_level is not None and jax.tree.leaves(level) and not loose:
         yield from _compare("the second level", other_level, level)
+
+
+def _fixed(environment: Environment) -> Iterator[str]:
+    try:
+        hash(environment)
+    except TypeError as error:
+        yield f"it cannot be a part of a program ({error}): use tuples, not dicts or lists, in its fields"
 
 
 def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:

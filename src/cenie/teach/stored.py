@@ -42,7 +42,7 @@ def stored_levels(curriculum: Curriculum, state: TeacherState, number: int = 0) 
     order = np.argsort(-chances[: int(host.size)], kind="stable")
     return StoredLevels(
         levels=jax.tree.map(lambda leaf: np.asarray(leaf)[order], host.levels),
-        scores={name: host.column(name)[order] for name in host.columns},
+        scores={name: host.scores[order, place] for place, name in enumerate(host.columns)},
         chances=chances[order],
         staleness=staleness[order],
         ids=host.ids[order],
