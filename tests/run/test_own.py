@@ -46,6 +46,7 @@ def wrong() -> cenie.Domain:
 
 empty = cenie.Domain("empty", Corridor(), {}, {"ends": ends})
 number = 3
+row = cenie.DomainEntry("a row", Length, "mine:sized", ("all",), {"random": "all"}, ("ends",), {})
 """
 
 
@@ -75,7 +76,7 @@ def refusal(capsys, *arguments: str) -> str:
     [
         ("nowhere:domain", "there is no module 'nowhere' in the present directory"),
         ("nowhere.at.all:domain", "there is no module 'nowhere'"),
-        ("mine:nothing", "module 'mine' has no 'nothing'; it has sized, two, wrong, empty"),
+        ("mine:nothing", "module 'mine' has no 'nothing'; it has sized, two, wrong, empty, row"),
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
@@ -85,6 +86,7 @@ def refusal(capsys, *arguments: str) -> str:
         ("mine:two", "must take nothing, or its settings"),
         ("mine:wrong", "mine:wrong returned 3 instead of a cenie.Domain"),
         ("mine:empty", "empty has no generators"),
+        ("mine:row", "mine:row has no presets"),
         (":domain", "is not of the form package.module:attribute"),
         ("..:x", "is not of the form package.module:attribute"),
         ("corridor:domain:more", "is not of the form package.module:attribute"),

@@ -7,7 +7,7 @@ import inspect
 import math
 import traceback
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,8 @@ def load(reference: str) -> DomainEntry:
     """
     value = _attribute(reference)
     if isinstance(value, DomainEntry):
+        for name in ("generators", "suites", "presets"):
+            _require(reference, name, getattr(value, name))
         return value
     if isinstance(value, Domain):
         return entry_of(value)
@@ -73,9 +75,8 @@ def load(reference: str) -> DomainEntry:
 
 
 def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> DomainEntry:
-    for name, parts in (("generators", domain.generators), ("suites", domain.suites)):
-        if not parts:
-            raise _refusal(f"{domain.name} has no {name}; it needs at least one")
+    _require(domain.name, "generators", domain.generators)
+    _require(domain.name, "suites", domain.suites)
     return DomainEntry(
         summary=domain.summary,
         settings=settings,
@@ -87,6 +88,11 @@ def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> Do
         edits=domain.edit is not cannot_edit,
         measure=lambda settings: measures(build(settings)),
     )
+
+
+def _require(name: str, what: str, parts: Collection[str]) -> None:
+    if not parts:
+        raise _refusal(f"{name} has no {what}; it needs at least one")
 
 
 def measures(domain: Domain) -> Measures:

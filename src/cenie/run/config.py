@@ -190,10 +190,10 @@ def read_config(data: Any, entry: DomainEntry | None = None) -> Config:
     if not isinstance(data, Mapping):
         raise SettingsError([Problem("config", "expected a JSON object")])
     domain, method = data.get("domain"), data.get("method")
-    if entry is None and is_reference(domain):
-        raise SettingsError([Problem("domain", _not_run(domain))])
     if entry is None and _is_from_python(data):
         raise SettingsError([Problem("domain", _not_stored(domain))])
+    if entry is None and is_reference(domain):
+        raise SettingsError([Problem("domain", _not_run(domain))])
     return settings.read(config_type(*find_both(domain, method, entry)), data)
 
 
