@@ -19,7 +19,7 @@ from cenie.student.networks import Decision, Network
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.curriculum import Curriculum, Editing, Replay
 from cenie.teach.cycle import cycle, cycles, init
-from cenie.teach.novelty import Novelty
+from cenie.teach.novelty import Experience, Novelty
 from cenie.teach.played import Outcomes
 from cenie.teach.scores import Score, ScoreInputs, episode_mean
 from cenie.teach.source import RandomSource, Source

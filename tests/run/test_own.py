@@ -228,8 +228,8 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     stored, buffer = run.levels, run.state.teacher.replay.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
-    assert list(stored.chances) == sorted(stored.chances, reverse=True)
-    np.testing.assert_allclose(stored.chances.sum(), 1.0, rtol=1e-5)
+    assert list(stored.probabilities) == sorted(stored.probabilities, reverse=True)
+    np.testing.assert_allclose(stored.probabilities.sum(), 1.0, rtol=1e-5)
     _damage(home / "whole", parts)
 
 

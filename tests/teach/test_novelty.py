@@ -20,7 +20,7 @@ from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, WeightState
 from cenie.teach.cycle import init, play
-from cenie.teach.novelty import Met, most_novel
+from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
 from tests.tiny import tiny
 
@@ -163,8 +163,8 @@ def test_refits_are_made_only_when_due():
 
     @jax.jit
     def learn(state, points, enters, key):
-        met = Met(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
-        return novelty.learn(state, met, jnp.zeros(1, jnp.int32), enters, key)
+        experience = Experience(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
+        return novelty.learn(state, experience, slots=jnp.zeros(1, jnp.int32), enters=enters, key=key)
 
     refitted = []
     for number in range(9):
@@ -285,4 +285,4 @@ def test_a_curriculum_with_novelty_says_that_it_needs_points(cenie):
     played = play(setup, 0, states[0].student, assignment.batches[0].levels, key)
     without = eqx.tree_at(lambda p: p.points, played, None)
     with pytest.raises(ValueError, match="needs the points"):
-        teacher.tell(setup.curriculum, state, assignment, (without,), key)
+        teacher.tell(setup.curriculum, state, assignment, played=(without,), key=key)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.teach import priority
+from cenie.teach import exact, priority
 from cenie.teach.config import PriorityConfig
 
 Sampler = Mapping[str, Any]
@@ -21,7 +21,7 @@ Sampler = Mapping[str, Any]
 
 
 def level_weights(sampler: Sampler, alpha: float, config: PriorityConfig) -> Float[Array, " c"]:
-    """The chance of each level to be drawn: novelty with weight `alpha`, the score with the rest (Eq. 5)."""
+    """The probability of each level: novelty with weight `alpha`, the score with the rest (Eq. 5)."""
     capacity = sampler["scores"].shape[0]
     index = jnp.arange(capacity)
     mask = index < sampler["size"]
@@ -30,7 +30,9 @@ def level_weights(sampler: Sampler, alpha: float, config: PriorityConfig) -> Flo
     columns = jnp.where(mask[:, None], columns, 0.0).astype(jnp.float32)
     staleness = (sampler["episode_count"] - sampler["timestamps"]).astype(jnp.int32)
     mix = jnp.array([1.0 - alpha, alpha], jnp.float32)
-    return priority.probabilities(columns, mix, index, staleness, mask, config)
+    return priority.probabilities(
+        scores=columns, mix=mix, ids=index, staleness=staleness, mask=mask, config=config
+    )
 
 
 def sample_replay_levels(
@@ -38,14 +40,14 @@ def sample_replay_levels(
 ) -> tuple[dict[str, Any], tuple[Int[Array, " n"], Any]]:
     """Draw `num` levels one by one; returns what the sampler's method of this name does. Consumes the key."""
 
-    def draw(clock: tuple[Array, Array], key: PRNGKeyArray) -> tuple[tuple[Array, Array], Array]:
+    def sample_one(clock: tuple[Array, Array], key: PRNGKeyArray) -> tuple[tuple[Array, Array], Array]:
         timestamps, episodes = clock
         now = {**sampler, "timestamps": timestamps, "episode_count": episodes}
-        index = priority.drawn(level_weights(now, alpha, config), jax.random.uniform(key))
+        index = exact.sample_index(level_weights(now, alpha, config), jax.random.uniform(key))
         return (timestamps.at[index].set(episodes + 1), episodes + 1), index
 
     clock = sampler["timestamps"], jnp.asarray(sampler["episode_count"])
-    (timestamps, episodes), indices = jax.lax.scan(draw, clock, jax.random.split(key, num))
+    (timestamps, episodes), indices = jax.lax.scan(sample_one, clock, jax.random.split(key, num))
     levels = jax.tree.map(lambda leaf: leaf[indices], sampler["levels"])
     return {**sampler, "timestamps": timestamps, "episode_count": episodes}, (indices, levels)
 

@@ -288,9 +288,9 @@ def _evaluate(arguments: list[str]) -> int:
     if not os.access(directory.path, os.W_OK):
         raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
     prepare_devices(config)
-    from cenie.run.examine import examine
+    from cenie.run.evaluate_run import evaluate_run
 
-    examine(config, directory, request)
+    evaluate_run(config, directory, request)
     return OK
 
 

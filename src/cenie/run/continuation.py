@@ -135,8 +135,8 @@ def updates_done(config: Config, directory: RunDirectory) -> int | None:
             summary = read_json(directory.summary)
         except (Unusable, RunDirectoryError):
             return None
-        said = [summary.get(name) for name in ("cycles", "updates")] if isinstance(summary, dict) else []
-        return facts.updates if said == [manifest["step"], facts.updates] else None
+        counted = [summary.get(name) for name in ("cycles", "updates")] if isinstance(summary, dict) else []
+        return facts.updates if counted == [manifest["step"], facts.updates] else None
     return None
 
 

@@ -111,13 +111,12 @@ def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
     if not isinstance(network, Network):
         raise ValueError(f"network: must make a cenie Network, got {type(network).__name__}")
     # The settings were checked for the network that they name, which may be another one.
-    per_row = 1 if network.recurrent else config.num_steps
-    rows, devices = config.num_levels * per_row, 1 if setup.mesh is None else setup.mesh.size
-    if rows % (config.ppo.minibatches * devices):
-        unit = "levels" if network.recurrent else "steps"
+    unit, per_level = ("levels", 1) if network.recurrent else ("steps", config.num_steps)
+    rows, device_count = config.num_levels * per_level, 1 if setup.mesh is None else setup.mesh.size
+    if rows % (config.ppo.minibatches * device_count):
         raise ValueError(
-            f"ppo.minibatches: {config.ppo.minibatches} on {devices} device(s) must share the {rows} {unit} "
-            f"of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
+            f"ppo.minibatches: {config.ppo.minibatches} on {device_count} device(s) must share the {rows} "
+            f"{unit} of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
         )
     return network
 
@@ -151,20 +150,20 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     played, students, metrics = [], [], {}
     for number, student in enumerate(state.students):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
-        one = play(setup, number, student, levels, _nth(play_key, number))
+        batch_played = play(setup, number, student, levels, _nth(play_key, number))
         after, learn_metrics = _learn_if(
-            assignment.learn, setup, number, student, one.rollout, _nth(learn_key, number)
+            assignment.students_learn, setup, number, student, batch_played.rollout, _nth(learn_key, number)
         )
-        played.append(one)
+        played.append(batch_played)
         students.append(after)
-        metrics |= _student_metrics(number, one, learn_metrics)
+        metrics |= _student_metrics(number, batch_played, learn_metrics)
     teacher_state, teacher_metrics = teacher.tell(
-        setup.curriculum, teacher_state, assignment, tuple(played), tell_key, setup.mesh
+        setup.curriculum, teacher_state, assignment, played=tuple(played), key=tell_key, mesh=setup.mesh
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,
         rollouts=state.counters.rollouts + len(played),
-        updates=state.counters.updates + assignment.learn,
+        updates=state.counters.updates + assignment.students_learn,
     )
     # A loop in there must not wait for the loops of other devices.
     statistics = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), played[0].levels)
@@ -205,8 +204,8 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         setup.environment,
         student.network,
         levels,
-        key,
-        config.num_steps,
+        key=key,
+        num_steps=config.num_steps,
         advance=step_and_restart,
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
         keep_features=keeps_points,
@@ -254,7 +253,7 @@ def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
     outcomes, masked = played.outcomes, played.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
-    fared = {
+    results = {
         "episodes": episodes,
         "solved": jnp.sum(outcomes.solved) / jnp.maximum(episodes, 1),
         "return": jnp.sum(outcomes.mean_return * share),
@@ -262,5 +261,5 @@ def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
         "non_finite": jnp.sum(0 if masked is None else masked),
     }
     if number == 0:
-        return fared | {f"student/{name}": value for name, value in learned.items()}
-    return {f"student{number}/{name}": value for name, value in (fared | learned).items()}
+        return results | {f"student/{name}": value for name, value in learned.items()}
+    return {f"student{number}/{name}": value for name, value in (results | learned).items()}

@@ -1,4 +1,4 @@
-"""The level buffer as it is read: the stored levels with their scores, chances and lineage."""
+"""The level buffer as it is read: the stored levels with their scores, probabilities and lineage."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,14 @@ from cenie.types import Level
 class StoredLevels:
     """The levels of a buffer, along the leading axis of host arrays; the likeliest to be replayed first.
 
-    `scores` by name, `chances` to be drawn next, `staleness` in draws since a level was drawn last. `ids` are
-    numbered in the order of insertion; `parents` are ids too, or -1, and `generations` count edits.
+    `scores` by name, `probabilities` to be replayed next, `staleness` in levels sampled since it was last
+    played. `ids` are numbered in the order of insertion; `parents` are ids too, or -1, and `generations`
+    count edits.
     """
 
     levels: Level
     scores: dict[str, np.ndarray]
-    chances: np.ndarray
+    probabilities: np.ndarray
     staleness: np.ndarray
     ids: np.ndarray
     parents: np.ndarray
@@ -37,13 +38,13 @@ def stored_levels(curriculum: Curriculum, state: TeacherState, number: int = 0) 
         return None
     buffer = state.replays[number].buffer
     mix = teacher.current_mix(curriculum, state)
-    chances = np.asarray(buffers.probabilities(buffer, mix, curriculum.replay.config.priority))
+    probabilities = np.asarray(buffers.probabilities(buffer, mix, curriculum.replay.config.priority))
     host, staleness = jax.device_get((buffer, buffer.staleness))
-    order = np.argsort(-chances[: int(host.size)], kind="stable")
+    order = np.argsort(-probabilities[: int(host.size)], kind="stable")
     return StoredLevels(
         levels=jax.tree.map(lambda leaf: np.asarray(leaf)[order], host.levels),
         scores={name: host.scores[order, place] for place, name in enumerate(host.columns)},
-        chances=chances[order],
+        probabilities=probabilities[order],
         staleness=staleness[order],
         ids=host.ids[order],
         parents=host.parents[order],
