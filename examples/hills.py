@@ -217,7 +217,7 @@ def main(out: str, overrides: dict[str, object] | None = None) -> tuple[float, f
     config = cenie.preset("hills:domain", "plr-cenie", overrides=overrides)
     run = cenie.train(config, out)
     first, last = (cenie.suite_mean(cenie.level_scores(run.evaluations[i].rows)) for i in (0, -1))
-    print(f"how far the cart got: {first:.2f} untrained, {last:.2f} trained; {len(run.levels)} levels stored")
+    print(f"how far the cart got: {first:.2f} untrained, {last:.2f} trained; {len(run.buffer)} levels stored")
     return first, last
 
 

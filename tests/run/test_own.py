@@ -225,7 +225,7 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     assert [row["cycle"] for row in run.metrics] == list(range(1, len(run.metrics) + 1))
     assert np.isnan(run.metrics[0]["student/loss"])  # no loss where nothing was learned
     assert [(each.updates, len(each.rows)) for each in run.evaluations] == [(0, 20), (4, 20)]
-    stored, buffer = run.levels, run.state.teacher.replay.buffer
+    stored, buffer = run.buffer, run.state.teacher.replay.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
     assert list(stored.probabilities) == sorted(stored.probabilities, reverse=True)

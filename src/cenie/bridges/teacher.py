@@ -237,7 +237,7 @@ class Teacher:
                 experience = None if points is None else Experience(assignment.batches[0].levels, points)
                 known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics = _absorb(
+                state, metrics, _ = _absorb(
                     self._curriculum,
                     state,
                     assignment,

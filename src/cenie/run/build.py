@@ -20,6 +20,7 @@ from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
 from cenie.teach.methods import OWN, OwnTeacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.recipes import curriculum
+from cenie.teach.record import Record
 from cenie.teach.scores import Score
 from cenie.teach.source import Source
 
@@ -80,6 +81,7 @@ def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
         curriculum=teacher,
         mesh=devices.level_mesh(config.devices_of(jax.device_count())),
         network=parts.network,
+        recorded_points=config.run.recorded_points,
     )
     return domain, setup
 
@@ -108,7 +110,7 @@ def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
     )
 
 
-def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics]]:
+def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics, Record]]:
     """`cycles` of this setup as a compiled function of a state and the number of updates.
 
     What it returns is placed as `place` does it: left to itself the compiler may choose another placement,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cenie.envs.base import Domain
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
@@ -14,6 +16,7 @@ from cenie.run.config import Config
 from cenie.run.continuation import check_belongs, check_checkpoints
 from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
 from cenie.run.metrics import Evaluation, read_evaluations, read_rows
+from cenie.run.records import read_levels, snapshots_of
 from cenie.student.networks import Network
 from cenie.teach.cycle import Setup, TrainState, init
 from cenie.teach.stored import StoredLevels, stored_levels
@@ -74,7 +77,7 @@ class Run:
         return tuple(student.network for student in self.state.students)
 
     @functools.cached_property
-    def levels(self) -> StoredLevels | None:
+    def buffer(self) -> StoredLevels | None:
         """The level buffer at the newest checkpoint; None if the method has none."""
         return stored_levels(self.setup.curriculum, self.state.teacher)
 
@@ -93,6 +96,16 @@ class Run:
     def later_evaluations(self) -> dict[str, list[Evaluation]]:
         """Those of `cenie evaluate`, by the names of their files."""
         return {file.name: read_evaluations(file) for file in sorted(self.path.glob("evaluation-*.csv"))}
+
+    @functools.cached_property
+    def played_levels(self) -> dict[str, np.ndarray]:
+        """The columns of `levels.csv`: a row for each level that was played in a recorded cycle."""
+        return read_levels(RunDirectory(self.path).levels)
+
+    @property
+    def snapshots(self) -> dict[int, Path]:
+        """The snapshots of points and level buffer by their cycles; `cenie.read_snapshot` opens one."""
+        return snapshots_of(RunDirectory(self.path).snapshots)
 
     @functools.cached_property
     def summary(self) -> dict[str, Any] | None:
