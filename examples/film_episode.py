@@ -9,11 +9,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+import cenie
 from cenie.envs.pictures import gif_bytes
-from cenie.run import checkpoint
-from cenie.run.build import build
-from cenie.run.config import load_config
-from cenie.teach.cycle import init
 
 STRIDE = 2
 """Every second state is shown: 25 of the walker's 50 in a second."""
@@ -45,18 +42,15 @@ def episode_states(environment, network, level, key, steps):
 
 
 def main(directory: str, film: str, suite: str | None = None, level: str | None = None) -> None:
-    config = load_config(Path(directory) / "config.json")
-    domain, setup = build(config)
-    assert domain.render is not None, "there are no pictures of this domain"
-    loaded = checkpoint.load_newest(Path(directory) / "checkpoints", init(setup, config.seed))
-    assert loaded is not None, "the run has no checkpoint yet"
-    labels, levels = domain.suites[suite or config.run.suite]().draw(0, 1)
+    run = cenie.load_run(directory)
+    render = run.domain.render
+    assert render is not None, "there are no pictures of this domain"
+    labels, levels = run.domain.suites[suite or run.config.run.suite]().draw(0, 1)
     names = [label[0] for label in labels]
     chosen = levels[names.index(level) if level else 0]
-    network = loaded.tree.student.network
-    states = episode_states(domain.environment, network, chosen, jax.random.key(0), 2000)
+    states = episode_states(run.domain.environment, run.network, chosen, jax.random.key(0), 2000)
     shown = jax.tree.map(lambda leaf: leaf[::STRIDE], states)
-    Path(film).write_bytes(gif_bytes(domain.render.episode(chosen, shown), 50 / STRIDE))
+    Path(film).write_bytes(gif_bytes(render.episode(chosen, shown), 50 / STRIDE))
 
 
 if __name__ == "__main__":

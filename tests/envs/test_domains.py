@@ -1,144 +1,173 @@
-"""What every domain must offer, whatever it is: run over the whole table of domains."""
+"""What every domain of the library has in common: the files of its folder, and the parts they make."""
 
-import functools
-import importlib
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+import cenie.envs
 from cenie.envs.base import Domain
 from cenie.envs.domains import DOMAINS
 from cenie.envs.reset import step_only
+from cenie.run.build import build
+from cenie.run.presets import preset
+from cenie.spaces import Discrete
 
+FILES = {
+    "__init__",
+    "config",  # its settings
+    "domain",  # all parts put together
+    "dynamics",  # the environment
+    "edit",
+    "formats",  # levels as JSON
+    "generate",
+    "level",
+    "presets",
+    "render",
+    "suites",
+}
+"""The files of every domain; it may have others for what is its own."""
+
+KEY = jax.random.key(0)
 COUNT = 20
 
 
-@pytest.fixture(scope="module", params=list(DOMAINS))
+@pytest.fixture(scope="module", params=DOMAINS)
 def domain(request: pytest.FixtureRequest) -> Domain:
-    entry = DOMAINS[request.param]
-    module, function = entry.factory.split(":")
-    return getattr(importlib.import_module(module), function)(entry.settings())
+    return build(preset(request.param, "dr", next(iter(DOMAINS[request.param].presets))))[0]
 
 
-def keys(seed: int):
-    return jax.random.split(jax.random.key(seed), COUNT)
+def missing_files(names: set[str]) -> set[str]:
+    return FILES - {name.removesuffix(".py") for name in names}
 
 
-@functools.cache
-def drawn(domain_name: str, factory, seed: int = 0):
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(factory))(keys(seed)))
+def test_every_folder_is_a_domain_with_the_same_files():
+    folders = {
+        path.name: {file.name for file in path.glob("*.py")}
+        for path in Path(cenie.envs.__path__[0]).iterdir()
+        if path.is_dir() and any(path.glob("*.py"))
+    }
+    assert folders.keys() == DOMAINS.keys()
+    for name, files in folders.items():
+        assert missing_files(files) == set(), name
+
+
+def test_a_missing_file_is_found():
+    assert missing_files({f"{name}.py" for name in FILES - {"edit"}} | {"physics.py"}) == {"edit"}
+
+
+def test_the_table_names_what_the_domain_has(domain):
+    row = DOMAINS[domain.name]
+    assert set(domain.generators) == set(row.generators)
+    assert set(domain.suites) == set(row.suites)
+    assert dict(domain.roles) == dict(row.roles)
+    assert {"random", "simple"} <= domain.roles.keys()
+
+
+def test_all_ways_to_a_level_lead_to_the_same_kind(domain):
+    shapes = [jax.eval_shape(domain.generator(name), KEY) for name in (*domain.generators, *domain.roles)]
+    shapes.append(jax.eval_shape(domain.edit, KEY, shapes[0]))
+    described = {str(jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), shape)) for shape in shapes}
+    assert len(described) == 1
+    statistics = jax.eval_shape(domain.statistics, shapes[0])
+    assert statistics
+    assert {value.shape for value in statistics.values()} == {()}
+
+
+def test_levels_survive_json(domain):
+    assert domain.to_json is not None
+    assert domain.from_json is not None
+    level = jax.jit(domain.generator("random"))(KEY)
+    again = domain.from_json(json.loads(json.dumps(domain.to_json(level))))
+    jax.tree.map(np.testing.assert_array_equal, again, level)
+    for nonsense in (None, [], {}, "level", 3):
+        with pytest.raises(ValueError, match=r"\w"):
+            domain.from_json(nonsense)
+
+
+def test_suites_stack_and_name_every_entry_once(domain):
+    for name, make in domain.suites.items():
+        suite = make()
+        assert suite.name == name
+        labels = [(entry.level, entry.variant) for entry in suite.entries]
+        assert len(set(labels)) == len(labels) > 0
+        levels = [entry.draw(np.random.default_rng(0)) for entry in suite.entries]
+        stacked = domain.stack(levels)
+        assert {leaf.shape[0] for leaf in jax.tree.leaves(stacked)} == {len(levels)}
 
 
 def rows(levels):
-    return [jax.tree.map(lambda leaf, n=n: leaf[n], levels) for n in range(COUNT)]
+    return [jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n], levels) for n in range(COUNT)]
 
 
-def assert_valid(domain: Domain, levels):
+def assert_valid(domain, levels):
     """Every level survives JSON, whose reader refuses what is not valid."""
     for level in rows(levels):
         again = domain.from_json(json.loads(json.dumps(domain.to_json(level))))
         jax.tree.map(np.testing.assert_array_equal, again, level)
 
 
-def test_the_table_says_what_the_domain_has(domain: Domain):
+@pytest.fixture(scope="module")
+def random_levels(domain):
+    return jax.jit(jax.vmap(domain.generator("random")))(jax.random.split(KEY, COUNT))
+
+
+def test_generated_and_edited_levels_are_valid(domain, random_levels):
+    assert_valid(domain, random_levels)
+    simple = jax.jit(jax.vmap(domain.generator("simple")))(jax.random.split(KEY, COUNT))
+    assert_valid(domain, simple)
+    assert_valid(domain, jax.jit(jax.vmap(domain.edit))(jax.random.split(KEY, COUNT), simple))
+
+
+def test_a_level_is_as_large_as_the_settings_say(domain, random_levels):
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows(random_levels)[0]))
     entry = DOMAINS[domain.name]
-    assert tuple(domain.generators) == entry.generators
-    assert domain.roles == entry.roles
-    assert {"random", "simple"} == domain.roles.keys()
-    assert set(domain.suites) == set(entry.suites)
-    assert jax.tree.leaves(domain.environment.observation_space) == list(entry.settings().observation_parts)
-    assert domain.environment.action_space == entry.settings().action_space
+    assert 0.9 * size <= entry.measure(entry.settings()).level_bytes <= size
 
 
-def test_generated_and_edited_levels_are_valid_and_have_one_type(domain: Domain):
-    shapes = None
-    for name, generator in domain.generators.items():
-        levels = drawn(domain.name, generator)
-        assert_valid(domain, levels)
-        described = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), levels)
-        shapes = shapes or described
-        assert described == shapes, name
-    edited = jax.tree.map(np.asarray, jax.jit(jax.vmap(domain.edit))(keys(1), levels))
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), edited) == shapes
-    assert_valid(domain, edited)
-
-
-def test_the_size_of_a_level_is_as_the_settings_say(domain: Domain):
-    level = rows(drawn(domain.name, domain.generator("random")))[0]
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(level))
-    assert 0.9 * size <= DOMAINS[domain.name].settings().level_bytes <= size
-
-
-def test_statistics_are_scalars(domain: Domain):
-    levels = drawn(domain.name, domain.generator("random"))
-    found = jax.jit(jax.vmap(domain.statistics))(levels)
-    assert found
-    assert all(value.shape == (COUNT,) and np.isfinite(value).all() for value in found.values())
-
-
-def test_held_out_levels_are_valid_and_can_be_stacked(domain: Domain):
-    for name in domain.suites:
-        suite = domain.suites[name]()
-        assert suite.name == name
-        labels, levels = suite.draw(0, 1)
-        assert len({label[:2] for label in labels}) == len(labels)
-        for level in levels[:COUNT]:
-            jax.tree.map(np.testing.assert_array_equal, domain.from_json(domain.to_json(level)), level)
-        assert {leaf.shape[0] for leaf in jax.tree.leaves(domain.stack(levels[:COUNT]))} == {
-            len(levels[:COUNT])
-        }
-
-
-def test_random_designs_are_valid_levels(domain: Domain):
+def test_random_designs_are_valid_levels(domain, random_levels):
     if domain.design is None:
         pytest.skip("nothing can be designed here")
     design = domain.design(domain.roles["random"])
-    environment, key = design.environment, jax.random.key(2)
+    environment, space = design.environment, design.environment.action_space
     tasks = jax.tree.map(lambda leaf: np.stack([leaf] * COUNT), design.task)
-    space = environment.action_space
 
     def step(states, key):
-        step_key, action_key = jax.random.split(key)
-        if hasattr(space, "n"):
-            actions = jax.random.randint(action_key, (COUNT,), 0, space.n)
+        if isinstance(space, Discrete):
+            actions = jax.random.randint(key, (COUNT,), 0, space.n)
         else:
-            actions = jax.random.normal(action_key, (COUNT, *space.shape))
-        made, _ = step_only(environment, jax.random.split(step_key, (COUNT, 2)), tasks, states, actions)
+            actions = jax.random.normal(key, (COUNT, *space.shape))
+        made, _ = step_only(environment, jax.random.split(key, (COUNT, 2)), tasks, states, actions)
         return made.state, made.terminated
 
     @jax.jit
     def play(key):
-        reset_key, key = jax.random.split(key)
-        _, states = jax.vmap(environment.reset)(jax.random.split(reset_key, COUNT), tasks)
+        _, states = jax.vmap(environment.reset)(jax.random.split(key, COUNT), tasks)
         states, ends = jax.lax.scan(step, states, jax.random.split(key, environment.max_steps))
         return jax.vmap(design.finished_level)(states), ends
 
-    levels, ends = jax.tree.map(np.asarray, play(key))
+    levels, ends = play(KEY)
     assert ends[-1].all()
     assert_valid(domain, levels)
-    like = rows(drawn(domain.name, domain.generator("random")))[0]
-    made = rows(levels)[0]
-    assert jax.tree.map(lambda leaf: leaf.dtype, made) == jax.tree.map(lambda leaf: leaf.dtype, like)
+    kinds = [[leaf.dtype for leaf in jax.tree.leaves(some)] for some in (levels, random_levels)]
+    assert kinds[0] == kinds[1]
 
 
-def test_points_of_the_parameter_space_are_levels(domain: Domain):
+def test_points_of_the_parameter_space_are_levels(domain, random_levels):
     space = domain.parameters
     if space is None:
         pytest.skip("levels have no parameters here")
-    points = jax.random.uniform(keys(3)[0], (COUNT, len(space.low)), minval=space.low, maxval=space.high)
-    assert_valid(domain, jax.tree.map(np.asarray, jax.vmap(space.decode)(points)))
-    levels = drawn(domain.name, domain.generator("random"))
-    again = jax.vmap(lambda level: space.decode(space.encode(level)))(levels)
-    jax.tree.map(np.testing.assert_array_equal, again, levels)
+    points = jax.random.uniform(KEY, (COUNT, len(space.low)), minval=space.low, maxval=space.high)
+    assert_valid(domain, jax.vmap(space.decode)(points))
+    again = jax.vmap(lambda level: space.decode(space.encode(level)))(random_levels)
+    jax.tree.map(np.testing.assert_array_equal, again, random_levels)
 
 
-def test_a_level_can_be_drawn(domain: Domain):
+def test_levels_can_be_seen(domain, random_levels):
     if domain.render is None:
         pytest.skip("there are no pictures of this domain")
-    pictures = [
-        domain.render.level(level) for level in rows(drawn(domain.name, domain.generator("random")))[:2]
-    ]
+    pictures = [domain.render.level(level) for level in rows(random_levels)[:2]]
     assert all(picture.dtype == np.uint8 and picture.shape[2] == 3 for picture in pictures)
     assert not np.array_equal(*pictures)

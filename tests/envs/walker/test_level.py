@@ -16,7 +16,6 @@ from cenie.envs.walker.level import (
     LOWEST,
     PARAMETERS,
     make_level,
-    stack_levels,
     statistics,
 )
 from cenie.envs.walker.suites import suites
@@ -111,7 +110,7 @@ def test_suites_draw_a_new_terrain_of_the_same_kind_for_each_episode(name):
     assert suite.measure == "score"
     labels, levels = suite.draw(0, 3)
     again = suite.draw(0, 3)[1]
-    jax.tree.map(np.testing.assert_array_equal, stack_levels(levels), stack_levels(again))
+    jax.tree.map(np.testing.assert_array_equal(levels)(again))
     assert len({int(level.seed) for level in levels}) == len(levels) == 3 * len(suite.entries)
     other = suite.draw(1, 3)[1]
     assert {int(level.seed) for level in levels}.isdisjoint(int(level.seed) for level in other)

@@ -10,7 +10,7 @@ from cenie.envs.walker.dynamics import Walker
 from cenie.envs.walker.edit import edit
 from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.generate import RANGES, generate
-from cenie.envs.walker.level import stack_levels, statistics
+from cenie.envs.walker.level import statistics
 from cenie.envs.walker.parameters import parameter_space
 from cenie.envs.walker.render import episode_frames, render
 from cenie.envs.walker.suites import suites
@@ -26,7 +26,6 @@ def walker_domain(config: WalkerConfig) -> Domain:
         edit=partial(edit, num_edits=config.num_edits, stairs=config.stairs),
         statistics=statistics,
         suites=suites(),
-        stack=stack_levels,
         to_json=to_json,
         from_json=from_json,
         design=partial(walker_design, config),
