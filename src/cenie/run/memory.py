@@ -14,7 +14,7 @@ from cenie.run.config import EPISODES_AT_ONCE, Config
 from cenie.settings import Problem
 from cenie.spaces import numbers_in
 from cenie.student.config import Sizes
-from cenie.teach.config import Cenie
+from cenie.teach.config import Cenie, Rescored
 from cenie.teach.methods import ReplayTeacher
 
 _NUMBER = 4
@@ -86,14 +86,18 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     # So many episodes are played at the same time. A suite has one level or more.
     playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.env.observation_bytes)
     yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
+    capacity = 0
     if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
-        slot = 2 * (config.env.level_bytes + 8 * _NUMBER)
-        size = config.teacher.replay.capacity * slot
+        capacity = config.teacher.replay.capacity
+        size = capacity * 2 * (config.env.level_bytes + 8 * _NUMBER)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env.size"))
     novelty = _novelty(config)
     if novelty is not None:
         dimensions = sizes.features + numbers_in(config.env.action_space)
+        if isinstance(novelty.stored, Rescored):
+            size = capacity * 2 * _NUMBER * novelty.stored.points * dimensions
+            yield Need(size, "the kept points", ("teacher.replay.capacity", "teacher.novelty.stored.points"))
         yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
 
 
