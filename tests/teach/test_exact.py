@@ -36,7 +36,8 @@ def test_normalised_is_a_distribution_over_the_mask(values, size):
     result = np.asarray(exact.normalised(jnp.asarray(inside), jnp.asarray(mask)))
     total = inside.sum()
     expected = inside / total if total > 0 else mask / max(size, 1)
-    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    # XLA flushes the smallest numbers to 0.
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-37)
 
 
 @given(weights, st.floats(0, 1, width=32, exclude_max=True))

@@ -141,12 +141,12 @@ def _place(value: Any, name: str) -> list[int]:
     return [_whole(item, name, MAX_SIDE) for item in value]
 
 
-def _whole(value: Any, name: str, largest: int) -> int:
+def _whole(value: Any, name: str, most: int) -> int:
     # bool is a subclass of int, and a text or a fraction is not a number of tiles.
     if type(value) is not int:
         raise ValueError(f"'{name}' must be a whole number, got {_kind(value)}")
-    if not 0 <= value <= largest:
-        raise ValueError(f"'{name}' must lie in 0 .. {largest}")
+    if not 0 <= value <= most:
+        raise ValueError(f"'{name}' must lie in 0 .. {most}")
     return value
 
 

@@ -88,8 +88,8 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
         walls = np.pad(np.asarray(level.wall_map), margins, constant_values=True)
         return eqx.tree_at(lambda level: level.wall_map, level, walls)
 
-    padded_levels = [padded(level, shape) for level, shape in zip(levels, shapes)]
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *padded_levels)
+    same = [padded(level, shape) for level, shape in zip(levels, shapes)]
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *same)
 
 
 def statistics(level: MazeLevel) -> dict[str, Array]:
