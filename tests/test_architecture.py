@@ -34,8 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "cenie.student": SHARED,
     "cenie.teach": SHARED | {"cenie.envs", "cenie.student", "cenie.novelty"},
     "cenie.bridges": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "run")},
-    # The names and columns of the result files; neither loads JAX.
-    "cenie.report": {"cenie.run.directory", "cenie.run.metrics"},
+    # The names and columns of the result files, and their readers; none loads JAX.
+    "cenie.report": {"cenie.run.directory", "cenie.run.metrics", "cenie.run.records"},
     "cenie.run": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "report")},
 }
 """What each room may import of the library, besides itself and the version in `cenie`."""
@@ -65,6 +65,7 @@ WITHOUT_JAX = (
     "cenie.run.manifest",
     "cenie.run.metrics",
     "cenie.run.output",
+    "cenie.run.records",
     "cenie.run.signals",
     "cenie.run.sinks",
 )

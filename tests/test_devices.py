@@ -135,5 +135,7 @@ def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) 
         run(str(alone), resume=bool(resume))
     assert list(temporary.iterdir()) == []
     # Sums of two do not depend on the order: the same bytes, whoever computed them.
-    for name in ("metrics.jsonl", "evaluations.csv", "summary.json"):
+    snapshots = [f"snapshots/{path.name}" for path in (alone / "snapshots").iterdir()]
+    assert snapshots
+    for name in ("metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json", *snapshots):
         assert (together / name).read_bytes() == (alone / name).read_bytes() != b""

@@ -1,5 +1,6 @@
 """The examples run, and do what they say."""
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,15 @@ def test_a_numpy_student_learns_cart_poles_from_our_teacher():
 def test_cart_poles_unlike_those_of_training_are_novel():
     novelty = load("novelty_gymnasium").main(rollouts=3)
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])
+
+
+def test_cenie_trains_on_cart_poles_of_gymnax():
+    example = load("train_gymnax")
+    student = dataclasses.replace(example.STUDENT, num_levels=16, num_steps=64)
+    coverage = {"novelty.coverage.components": (2, 3), "novelty.coverage.window": 8}
+    teacher = {**example.TEACHER, **coverage, "replay.capacity": 32}
+    before, after = example.main("plr-cenie", updates=20, seed=0, student=student, teacher=teacher)
+    assert after > 1.5 * before
 
 
 class Walker:

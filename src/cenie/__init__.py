@@ -7,10 +7,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cenie.bridges.environment import as_level
     from cenie.bridges.features import state_action_features
+    from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
+    from cenie.bridges.jaxued import from_jaxued
     from cenie.bridges.teacher import Teacher
     from cenie.envs.base import Design, Domain, Environment, ParameterSpace, Renderer, Suite, SuiteEntry
     from cenie.envs.check import check_environment
+    from cenie.envs.parameters import Parameters, parameter_domain
     from cenie.run.build import build
     from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
     from cenie.run.presets import preset
@@ -40,6 +44,7 @@ __all__ = [
     "Network",
     "Novelty",
     "ParameterSpace",
+    "Parameters",
     "RandomSource",
     "Renderer",
     "Replay",
@@ -49,17 +54,23 @@ __all__ = [
     "Suite",
     "SuiteEntry",
     "Teacher",
+    "as_level",
     "build",
     "check_environment",
     "cycle",
     "cycles",
     "evaluate",
+    "from_gymnax",
+    "from_jaxued",
+    "gymnax_domain",
     "init",
     "level_scores",
+    "parameter_domain",
     "preset",
     "solved_rates",
     "state_action_features",
     "suite_mean",
+    "to_gymnax",
 ]
 
 _HOME = {
@@ -76,6 +87,7 @@ _HOME = {
     "Network": "cenie.student.networks",
     "Novelty": "cenie.teach.novelty",
     "ParameterSpace": "cenie.envs.base",
+    "Parameters": "cenie.envs.parameters",
     "RandomSource": "cenie.teach.source",
     "Renderer": "cenie.envs.base",
     "Replay": "cenie.teach.curriculum",
@@ -85,17 +97,23 @@ _HOME = {
     "Suite": "cenie.envs.base",
     "SuiteEntry": "cenie.envs.base",
     "Teacher": "cenie.bridges.teacher",
+    "as_level": "cenie.bridges.environment",
     "build": "cenie.run.build",
     "check_environment": "cenie.envs.check",
     "cycle": "cenie.teach.cycle",
     "cycles": "cenie.teach.cycle",
     "evaluate": "cenie.run.evaluate",
+    "from_gymnax": "cenie.bridges.gymnax",
+    "from_jaxued": "cenie.bridges.jaxued",
+    "gymnax_domain": "cenie.bridges.gymnax",
     "init": "cenie.teach.cycle",
     "level_scores": "cenie.run.evaluate",
+    "parameter_domain": "cenie.envs.parameters",
     "preset": "cenie.run.presets",
     "solved_rates": "cenie.run.evaluate",
     "state_action_features": "cenie.bridges.features",
     "suite_mean": "cenie.run.evaluate",
+    "to_gymnax": "cenie.bridges.gymnax",
 }
 
 

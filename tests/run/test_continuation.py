@@ -261,7 +261,7 @@ def test_a_config_that_is_no_file_does_not_hang(tmp_path: Path, make, command, c
 
 
 @pytest.mark.parametrize("make", [pipe, device, terabyte])
-@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "evaluations.csv"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "evaluations.csv", "levels.csv"])
 def test_a_table_that_is_no_file_does_not_hang(short: Path, make, name: str) -> None:
     (short / name).unlink()
     make(short / name)

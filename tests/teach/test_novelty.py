@@ -38,7 +38,7 @@ def run(method, cycles=CYCLES, optimised=False, **overrides):
         lowered = advance.lower(states[0], updates=jnp.asarray(1000))
         advance = lowered.compile({"xla_backend_optimization_level": 3})
     for _ in range(cycles):
-        state, _, metrics = advance(states[-1], updates=jnp.asarray(1000))
+        state, _, metrics, _ = advance(states[-1], updates=jnp.asarray(1000))
         states.append(state)
         rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
     return setup, states, rows

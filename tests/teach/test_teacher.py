@@ -64,7 +64,7 @@ def test_children_know_their_parents_and_generation():
     grown = 0
     for _ in range(20):
         before = state.teacher.replay
-        state, _, metrics = advance(state, updates=MANY_UPDATES)
+        state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None
@@ -89,7 +89,7 @@ def test_best_return_of_a_level_is_never_forgotten():
     replays = 0
     for _ in range(15):
         before = state.teacher.replay
-        state, _, metrics = advance(state, updates=MANY_UPDATES)
+        state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None

@@ -240,7 +240,7 @@ class Teacher:
                     experience = Experience(levels, points, assignment.kind == NEW)
                 known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics = _absorb(
+                state, metrics, _ = _absorb(
                     self._curriculum,
                     state,
                     assignment,

@@ -12,6 +12,7 @@ from cenie.envs.domains import DOMAINS
 from cenie.run.config import Config
 from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
 from cenie.teach.recipes import curriculum
+from cenie.teach.record import Record
 
 
 def build(config: Config) -> tuple[Domain, Setup]:
@@ -25,11 +26,12 @@ def build(config: Config) -> tuple[Domain, Setup]:
         students=(config.student,) * teacher.students,
         curriculum=teacher,
         mesh=devices.level_mesh(config.devices_of(jax.device_count())),
+        recorded_points=config.run.recorded_points,
     )
     return domain, setup
 
 
-def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics]]:
+def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics, Record]]:
     """`cycles` of this setup as a compiled function of a state and the number of updates.
 
     What it returns is placed as `place` does it: left to itself the compiler may choose another placement,

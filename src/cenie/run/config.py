@@ -25,7 +25,7 @@ DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
 MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
-CHANGES_BITS = (*DECAY, "run.devices")
+CHANGES_BITS = (*DECAY, "run.devices", "run.recorded_points")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
 EPISODES_AT_ONCE = 1024
@@ -56,6 +56,12 @@ class RunConfig:
     """Training cycles between two looks of the host loop; results do not depend on it."""
     devices: int = setting(0, minimum=0, maximum=1024)
     """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
+    recorded_cycles: int = setting(5000, minimum=0)
+    """Cycles whose levels are all recorded; of so many more one in two, then one in four, and so on."""
+    recorded_evaluations: int = setting(200, minimum=0)
+    """Evaluations with each of which a snapshot is written; later ones are thinned out in the same way."""
+    recorded_points: int = setting(512, minimum=0, maximum=1_000_000)
+    """State-action points of training in a snapshot."""
     sinks: tuple[str, ...] = ()
     """Further places for the metrics: tensorboard, wandb."""
 

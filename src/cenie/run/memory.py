@@ -71,7 +71,7 @@ def training_needs(config: Config) -> Iterator[Need]:
     student, sizes = config.student, _sizes(config)
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
-    features = sizes.features if _novelty(config) is not None else 0
+    features = sizes.features if _novelty(config) is not None or config.run.recorded_points else 0
     yield Need(steps * (config.env.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
     size = steps // student.ppo.minibatches * _NUMBER * sizes.activations
     yield Need(size, "a minibatch", (*fields, *sizes.fields))

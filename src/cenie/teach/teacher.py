@@ -33,6 +33,7 @@ from cenie.teach.curriculum import (
 )
 from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
+from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
 from cenie.types import Advantages, Level, Rollout
@@ -131,8 +132,11 @@ def tell(
     played: tuple[Played, ...],
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """Take in what each student played; returns the scalars worth logging. Consumes the key.
+) -> tuple[TeacherState, Metrics, list[Columns]]:
+    """Take in what each student played. Consumes the key.
+
+    Returns the scalars worth logging, and for each student what there is to say of each level that it
+    played: lineage and scores.
 
     A curriculum with novelty needs the points of the first student; the devices of the `mesh`, if
     there is one, share the work on them.
@@ -142,11 +146,12 @@ def tell(
     """
     if curriculum.replay is None:
         outcomes = tuple(each.outcomes for each in played)
-        return _source_learned(curriculum, state, assignment, outcomes, key)
+        after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
+        return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
     experience = _experience(played[0], assignment)
     known = recall(curriculum, state, assignment, experience, mesh)
     verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
-    return absorb(
+    after, metrics, slots = absorb(
         curriculum,
         state,
         assignment,
@@ -156,6 +161,12 @@ def tell(
         experience=experience,
         mesh=mesh,
     )
+    rows = []
+    for student, verdict in enumerate(verdicts):
+        own = min(student, curriculum.buffers - 1)
+        ids = jnp.where(slots[own] >= 0, after.replays[own].buffer.ids[slots[own]], -1)
+        rows.append(_lineage(assignment.batch_of(student), ids) | _scores(known, verdict, student))
+    return after, metrics, rows
 
 
 class Known(eqx.Module):
@@ -243,8 +254,11 @@ def absorb(
     key: PRNGKeyArray,
     experience: Experience | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """The third step: change the buffers, and let source and novelty learn. Consumes the key."""
+) -> tuple[TeacherState, Metrics, list[Int[Array, " n"]]]:
+    """The third step: change the buffers, and let source and novelty learn. Consumes the key.
+
+    Returns what to log, and where each level is stored in each buffer, or -1.
+    """
     replay, novelty = curriculum.replay, curriculum.novelty
     assert replay is not None
     replayed = assignment.kind == REPLAY
@@ -283,7 +297,7 @@ def absorb(
     mix = current_mix(curriculum, after)
     for number, replay_state in enumerate(after.replays):
         metrics |= _numbered(number, measure.buffer_metrics(replay_state.buffer, mix, replay.config.priority))
-    return after, metrics | source_metrics
+    return after, metrics | source_metrics, slots
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
@@ -335,6 +349,22 @@ def _edited(editing: Editing, replay_state: ReplayState, key: PRNGKeyArray) -> B
         parents=buffer.ids[slots],
         generations=buffer.generations[slots] + 1,
     )
+
+
+def _lineage(batch: Batch, ids: Int[Array, " n"] | None) -> Columns:
+    """Where each level comes from; without an id it is stored nowhere."""
+    ids = jnp.full_like(batch.parents, -1) if ids is None else ids
+    return {"id": ids, "parent": batch.parents, "generation": batch.generations}
+
+
+def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
+    """The scores of each level as they were when it was played, NaN where there is none."""
+    columns = {REGRET: jnp.where(verdict.outcomes.completed, verdict.score, jnp.nan)}
+    novelty = known.novelty_scores
+    if novelty is not None:
+        # Novelty is that of the first student's experience.
+        columns[NOVELTY] = novelty if student == 0 else jnp.full_like(novelty, jnp.nan)
+    return columns
 
 
 def _experience(played: Played, assignment: Assignment) -> Experience | None:
