@@ -105,8 +105,8 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     )
     for name, theirs in (("id", replay.ids), ("parent", replay.parents), ("regret", replay.scores[:, 0])):
         np.testing.assert_array_equal(buffer[name], theirs[:size])
-    assert buffer["chance"].sum() == pytest.approx(1, abs=1e-5)
-    assert buffer["chance"].max() == pytest.approx(rows[-1]["teacher/largest_chance"])
+    assert buffer["probability"].sum() == pytest.approx(1, abs=1e-5)
+    assert buffer["probability"].max() == pytest.approx(rows[-1]["teacher/largest_probability"])
     assert snapshot.points["values"].shape == (512, 8 + 3)
     # The last chunk of cycles, of which some may not have been run.
     assert set(snapshot.points["cycle"]) <= {loaded.step - 1, loaded.step}

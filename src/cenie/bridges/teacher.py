@@ -25,7 +25,6 @@ from cenie.run.compilation import kept_programs
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
-from cenie.teach import buffer as buffers
 from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
@@ -33,6 +32,7 @@ from cenie.teach.methods import Teacher as TeacherSettings
 from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
+from cenie.teach.stored import stored_levels
 from cenie.types import Rollout
 
 PerStep = np.ndarray | Sequence[Any]
@@ -259,23 +259,19 @@ class Teacher:
 
     def stored(self) -> list[StoredLevel]:
         """The levels of the buffer, the likeliest to be replayed first."""
-        replay, state = self._curriculum.replay, self._state.replay
-        if replay is None or state is None:
+        stored = stored_levels(self._curriculum, self._state)
+        if stored is None:
             return []
-        buffer = state.buffer
-        mix = teacher.current_mix(self._curriculum, self._state)
-        probabilities = np.asarray(buffers.probabilities(buffer, mix, replay.config.priority))
-        host = jax.device_get(buffer)
         return [
             StoredLevel(
-                level=self._codec.decode(host.levels[slot]),
-                scores=dict(zip(buffer.columns, host.scores[slot].tolist())),
-                probability=probabilities[slot].item(),
-                id=host.ids[slot].item(),
-                parent=host.parents[slot].item(),
-                generation=host.generations[slot].item(),
+                level=self._codec.decode(stored.levels[place]),
+                scores={name: column[place].item() for name, column in stored.scores.items()},
+                probability=stored.probabilities[place].item(),
+                id=stored.ids[place].item(),
+                parent=stored.parents[place].item(),
+                generation=stored.generations[place].item(),
             )
-            for slot in np.argsort(-probabilities[: int(host.size)], kind="stable")
+            for place in range(len(stored))
         ]
 
     def save(self, directory: str | Path) -> Path:

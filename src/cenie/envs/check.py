@@ -54,6 +54,7 @@ def check_environment(
     With a second, different level the check also finds environments that ignore the level. Consumes the key.
     """
     problems = list(_declared(environment, level, other_level))
+    problems = problems or list(_fixed(environment))
     problems = problems or list(_shapes(environment, level, key))
     problems = problems or list(_purity(environment, level, key))
     if problems:
@@ -89,6 +90,13 @@ def _declared(environment: Environment, level: Level, other_level: Level | None)
     yield from not_arrays
     if other_level is not None and jax.tree.leaves(level) and not not_arrays:
         yield from _compare("the second level", other_level, level)
+
+
+def _fixed(environment: Environment) -> Iterator[str]:
+    try:
+        hash(environment)
+    except TypeError as error:
+        yield f"it cannot be a part of a program ({error}): use tuples, not dicts or lists, in its fields"
 
 
 def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:

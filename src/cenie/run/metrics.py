@@ -112,12 +112,10 @@ class EvaluationTable:
     def read(self) -> list[tuple[int, EvaluationRow]]:
         """All rows with their cycles, in the order in which they were written; lines that are none are
         passed over, and a file that cannot be read has none."""
-        found: list[tuple[int, EvaluationRow]] = []
-        with contextlib.suppress(OSError):
-            for line in _lines(self._path):
-                with contextlib.suppress(ValueError, csv.Error):
-                    found.append(_evaluation_row(line))
-        return found
+        try:
+            return [(each.cycle, row) for each in read_evaluations(self._path) for row in each.rows]
+        except RunDirectoryError:
+            return []
 
     def sync(self) -> None:
         """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
@@ -180,6 +178,39 @@ class LevelTable:
 def write_evaluations(path: Path, evaluations: Iterable[Evaluation]) -> None:
     """A whole table at once: a reader sees the old file or the new one, also if the disk refuses."""
     replace_file(path, _HEADER + b"".join(map(_csv, evaluations)))
+
+
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """The evaluations of a table, in the order in which they were written; lines that are no rows are passed
+    over. A file that is not there has none; `RunDirectoryError` if it cannot be read."""
+    found: list[Evaluation] = []
+    for line in _readable_lines(path):
+        with contextlib.suppress(ValueError, csv.Error):
+            (*counters, row) = _evaluation_row(line)
+            if not found or [found[-1].cycle, found[-1].updates, found[-1].env_steps] != counters:
+                found.append(Evaluation(*counters, rows=[]))
+            found[-1].rows.append(row)
+    return found
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON objects; lines that are no rows, as the last one may be while it is written,
+    are passed over. A file that is not there has none; `RunDirectoryError` if it cannot be read."""
+    found: list[dict[str, Any]] = []
+    for line in _readable_lines(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            _json_cycle(line)
+            found.append(json.loads(line))
+    return found
+
+
+def _readable_lines(path: Path) -> Iterator[bytes]:
+    try:
+        yield from _lines(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
 
 
 def check_format(path: Path) -> None:
@@ -305,16 +336,17 @@ def _csv(evaluation: Evaluation) -> bytes:
     return text.getvalue().encode()
 
 
-def _evaluation_row(line: bytes) -> tuple[int, EvaluationRow]:
-    """The cycle and the episode of a line; `ValueError` or `csv.Error` if it is no row."""
+def _evaluation_row(line: bytes) -> tuple[int, int, int, EvaluationRow]:
+    """The counters and the episode of a line; `ValueError` or `csv.Error` if it is no row."""
     if not line.endswith(b"\n"):
         raise ValueError("torn")
     (cells,) = csv.reader([line.decode()])
-    cycle, _, _, suite, level, variant, episode, total, solved, score, length = cells
+    *counters, suite, level, variant, episode, total, solved, score, length = cells
     if solved not in ("0", "1"):
         raise ValueError("solved must be 0 or 1")
     result = (float(total), solved == "1", float(score), _whole(length))
-    return _whole(cycle), EvaluationRow(suite, level, variant, _whole(episode), *result)
+    cycle, updates, env_steps = map(_whole, counters)
+    return cycle, updates, env_steps, EvaluationRow(suite, level, variant, _whole(episode), *result)
 
 
 def _append(path: Path, content: bytes, header: bytes = b"") -> None:

@@ -46,7 +46,7 @@ class Snapshot:
     `points` has the arrays `values` [s, d] (state representation and action, side by side), and for each of
     them the `cycle`, the `kind` of that cycle (a place in `KINDS`), the `level` of its batch and the `step`;
     it is empty if none were asked for. Each of the level `buffers` has, for the stored levels, the parts of
-    the levels as `levels/NAME`, a column for each score, `chance` (of being drawn next), `id`, `parent`,
+    the levels as `levels/NAME`, a column for each score, `probability` (of being drawn next), `id`, `parent`,
     `generation`, and `last_played` in units of the scalar `clock`.
     """
 

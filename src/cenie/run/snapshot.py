@@ -53,7 +53,7 @@ def _buffers(setup: Setup, state: TeacherState) -> list[tuple[Array, dict[str, A
                 {_leaf_name(path): leaf for path, leaf in leaves}
                 | columns
                 | {
-                    "chance": buffers.probabilities(buffer, mix, replay.config.priority),
+                    "probability": buffers.probabilities(buffer, mix, replay.config.priority),
                     "id": buffer.ids,
                     "parent": buffer.parents,
                     "generation": buffer.generations,

@@ -17,7 +17,7 @@ from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import Parts, build, compiled_cycles, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -106,16 +106,18 @@ def train(
     *,
     resume: bool,
     decay: Decay | None = None,
+    parts: Parts | None = None,
 ) -> bool:
     """Train until the config's number of updates; True if it got there, False if it was told to stop.
 
-    Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
-    made longer; None keeps the learning rate's schedule, and says so if that matters.
+    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python.
+    `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
+    matters.
     """
     with kept_programs(), _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, own, progress, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
@@ -162,19 +164,22 @@ def _open(
     source: RunDirectory,
     directory: RunDirectory,
     progress: Progress,
+    parts: Parts | None,
     *,
     resume: bool,
     decay: Decay | None,
 ) -> _Run:
     """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
+    domain, setup = build(config, parts)
     if resume:
         check_format(source.evaluations)
-        start = _load(config, source, progress, decay)
+        start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)
-        start = _begin(config)
+        start = _Start(config, init(setup, config.seed), 0, None)
+    if start.config != config:  # another schedule of the learning rate
+        domain, setup = build(start.config, parts)
     config, cycle, facts = start.config, start.cycle, start.facts
-    domain, setup = build(config)
     replay = setup.curriculum.replay
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
@@ -211,14 +216,12 @@ def _open(
     return run
 
 
-def _begin(config: Config) -> _Start:
-    return _Start(config, init(build(config)[1], config.seed), 0, None)
-
-
-def _load(config: Config, directory: RunDirectory, progress: Progress, decay: Decay | None) -> _Start:
+def _load(
+    config: Config, setup: Setup, directory: RunDirectory, progress: Progress, decay: Decay | None
+) -> _Start:
     """The newest checkpoint of this config; the beginning if there is none yet."""
     check_checkpoints(config, directory)
-    begin = _begin(config)
+    begin = _Start(config, init(setup, config.seed), 0, None)
     loaded = checkpoint.load_newest(
         directory.checkpoints, begin.state, functools.partial(check_belongs, config)
     )

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
+from cenie.envs.base import stack_equal
+
 AnyArray = Array | np.ndarray
 Place = Sequence[int] | np.ndarray
 """Coordinates (x, y) on the host."""
@@ -89,7 +91,7 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
         return eqx.tree_at(lambda level: level.wall_map, level, walls)
 
     same = [padded(level, shape) for level, shape in zip(levels, shapes)]
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *same)
+    return stack_equal(same)
 
 
 def statistics(level: MazeLevel) -> dict[str, Array]:
