@@ -18,8 +18,9 @@ from jax import lax
 from cenie.devices import Devices, shared
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
-from cenie.novelty.covariance import SHAPES
+from cenie.novelty.covariance import SHAPES, Assigned
 from cenie.novelty.points import centre, rows_where
+from cenie.novelty.precision import column_sums, mean_where
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
@@ -244,17 +245,17 @@ def _converged(
 def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
     old = _abreast(problem, at.mixture, widths)
-    responsibilities, losses = [], []
+    responsibilities, densities = [], []
     for joint in _log_joints(problem, old, widths):
         log_density = jax.nn.logsumexp(joint, axis=1)
-        losses.append(-jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total)
+        densities.append(log_density)
         shares = jnp.exp(joint - log_density[:, None])
         responsibilities.append(jnp.where(problem.valid[:, None], shares, 0.0))
-    loss = jnp.stack(losses)
+    loss = -mean_where(problem.valid, jnp.stack(densities))
     # Written so that a loss that is not a number ends the fit too.
     done = ~(at.best - loss >= problem.tolerance)
-    counts = jnp.concatenate([jnp.sum(part, axis=0) for part in responsibilities])
-    new = _maximised(problem, jnp.concatenate(responsibilities, axis=1), counts, old, widths)
+    counts = jnp.concatenate([column_sums(part) for part in responsibilities])
+    new = _maximised(problem, Assigned(jnp.concatenate(responsibilities, axis=1), counts), old, widths)
     mixture = _stacked(problem, new, at.mixture, widths)
     return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
 
@@ -264,7 +265,7 @@ def _judged(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> tupl
     joints = _log_joints(problem, _abreast(problem, mixtures, widths), widths)
     densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
     labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
-    return labels, jnp.sum(jnp.where(problem.valid, densities, 0.0), axis=1) / problem.total
+    return labels, mean_where(problem.valid, densities)
 
 
 def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:
@@ -284,40 +285,34 @@ def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> 
 
 def _estimates(
     problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    centres: jax.Array | None,
+    assigned: Assigned,
     widths: Sequence[int],
 ) -> tuple[jax.Array, jax.Array]:
-    """Means [c, d] and covariances of mixtures abreast, from responsibilities [n, c] and their sums [c]."""
+    """Means [c, d] and covariances of mixtures abreast."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
-        return shape.estimate(problem.prepared, responsibilities, counts, centres, problem.reg)
-    columns = _cut(responsibilities, widths, axis=1), _cut(counts, widths, axis=0)
-    middles = [None] * len(widths) if centres is None else _cut(centres, widths, axis=0)
-    parts = [shape.estimate(problem.prepared, *part, problem.reg) for part in zip(*columns, middles)]
+        return shape.estimate(problem.prepared, assigned, problem.reg)
+    columns = _cut(assigned.responsibilities, widths, axis=1), _cut(assigned.counts, widths, axis=0)
+    centres = [None] * len(widths) if assigned.centres is None else _cut(assigned.centres, widths, axis=0)
+    parts = [
+        shape.estimate(problem.prepared, Assigned(*part), problem.reg) for part in zip(*columns, centres)
+    ]
     means, covariances = zip(*parts)
     return jnp.concatenate(means), jnp.stack(covariances)
 
 
-def _maximised(
-    problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    old: Mixture,
-    widths: Sequence[int],
-) -> Mixture:
-    """The most likely mixtures abreast, given the responsibilities [n, c] and their sums [c].
+def _maximised(problem: _Problem, assigned: Assigned, old: Mixture, widths: Sequence[int]) -> Mixture:
+    """The most likely mixtures abreast, given the responsibilities of all their components.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    alive = counts >= 1.0
-    offsets, covariances = _estimates(problem, responsibilities, counts, None, widths)
+    alive = assigned.counts >= 1.0
+    offsets, covariances = _estimates(problem, assigned, widths)
     if SHAPES[problem.covariance].per_component:
         covariances = rows_where(alive, covariances, old.covariances)
     return Mixture(
         origin=old.origin,
-        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
+        log_weights=_log_weights(assigned.counts, problem.total, old.log_weights > -jnp.inf),
         offsets=rows_where(alive, offsets, old.offsets),
         covariances=covariances,
     )
@@ -343,7 +338,7 @@ def _from_labels(
         [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
     )
     counts = jnp.sum(members, axis=0)
-    offsets, covariances = _estimates(problem, members, counts, middles, widths)
+    offsets, covariances = _estimates(problem, Assigned(members, counts, middles), widths)
     if shape.per_component:
         covariances = rows_where(present, covariances, shape.unit(*offsets.shape))
     log_weights = _log_weights(counts, problem.total, present)
