@@ -70,7 +70,8 @@ def scikit(points: np.ndarray, start: tuple[np.ndarray, ...], kind: Any, reg: fl
 
 def as_previous(start: tuple[np.ndarray, ...]) -> tuple[Mixture, jax.Array]:
     weights, means, variances = (jnp.asarray(part, jnp.float32)[None] for part in start)
-    return Mixture(jnp.zeros((1, means.shape[-1])), jnp.log(weights), means, variances), jnp.ones(1, bool)
+    start = Mixture(jnp.zeros((1, means.shape[-1])), jnp.log(weights), means, 1.0 / jnp.sqrt(variances))
+    return start, jnp.ones(1, bool)
 
 
 @pytest.mark.parametrize("kind", ["diag", "spherical"])
@@ -102,6 +103,46 @@ def test_a_fit_is_as_likely_as_scikit_learns_from_the_same_start(
                 reg,
                 columns,
             )
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_full_covariances_are_fitted_wherever_scikit_learn_fits_them(kind: CovarianceName) -> None:
+    """Dependent and constant columns at the smallest regulariser. Once 9 of 10 sizes failed."""
+    rng = np.random.default_rng(0)
+    free = 3.0 * rng.normal(size=(6, 5))[rng.integers(0, 6, 300)] + rng.normal(size=(300, 5))
+    points = np.concatenate([free, free @ rng.normal(size=(5, 5)), np.full((300, 2), 0.7)], axis=1)
+    points, sizes = points.astype(np.float32), range(2, 8)
+    begin, end = (
+        fit_sizes(KEY, jnp.asarray(points), jnp.ones(300, bool), sizes, kind, 1e-6, -1.0, steps)
+        for steps in (0, STEPS)
+    )
+    assert np.asarray(end.ok).all()
+    for row, size in enumerate(sizes):
+        start = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row], np.float64), begin.mixtures)
+        whitening = start.whitening if kind == "tied" else start.whitening[:size]
+        theirs = GaussianMixture(
+            size,
+            covariance_type=kind,
+            reg_covar=1e-6,
+            tol=0.0,
+            max_iter=STEPS,
+            weights_init=np.exp(start.log_weights[:size]) / np.exp(start.log_weights[:size]).sum(),
+            means_init=(start.origin + start.offsets)[:size],
+            precisions_init=whitening @ whitening.swapaxes(-1, -2),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            expected = theirs.fit(points.astype(np.float64)).score(points.astype(np.float64))
+        assert float(end.log_likelihood[row]) == pytest.approx(expected, abs=1e-2), size
+
+
+def test_far_points_differ_beside_a_constant_column() -> None:
+    """At the walker's regulariser, 0.5 and 2 and 10 once had the same novelty, that of the limit."""
+    points = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32) * np.float32([1.0, 0.0])
+    model = Coverage(components=(1, 1), reg=1e-6, selection="bic").fit(points)
+    steps = np.float32([0.0, 0.5, 2.0, 10.0])
+    found = model.log_density(np.stack([np.zeros(4, np.float32), steps], axis=1))
+    np.testing.assert_allclose(found - found[0], -0.5 * steps.astype(np.float64) ** 2 / 1e-6, rtol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["diag", "spherical"])

@@ -16,8 +16,9 @@ from cenie.novelty.config import CoverageConfig, ModelName
 from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import cleaned, drawn
 
-LOG_DENSITY_LIMIT = 1e4
-"""Log-densities are clamped to this in size, so that one odd point cannot decide the rank of a level."""
+LOG_DENSITY_LIMIT = 1e12
+"""Log-densities are clamped to this in size, so that the mean over a level is finite. It must not be reached
+by points that differ: with a regulariser of 1e-6, a step of 10 in a constant column makes 5e7."""
 
 MODELS: dict[ModelName, CoverageModel] = {
     "mixture": CoverageModel(selection.init, selection.fit, selection.log_density),

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 
 from cenie.novelty import coverage
 from cenie.novelty.config import CovarianceName, CoverageConfig, Problem, plain, read
+from cenie.novelty.covariance import SHAPES
 from cenie.novelty.mixture import Mixture
 
-_FORMAT = "cenie coverage 1"
+_FORMAT = "cenie coverage 2"
 _LEAST_POINTS = 16
 """Arrays are filled up to this or to the next power of two, so that few lengths are ever compiled for."""
 
@@ -152,7 +153,7 @@ class Coverage:
             return float(_novelty(self.config, state, points[None], valid[None])[0])
 
     def log_density(self, points: ArrayLike) -> np.ndarray:
-        """Log-density [n] of each of the points [n, d] under the current model, within +-10,000."""
+        """Log-density [n] of each of the points [n, d] under the current model, within +-1e12."""
         checked, state = self._checked(points), self._fitted_state()
         with _in_single_precision():
             return np.asarray(_log_density(self.config, state, _filled_up(checked)[0]))[: len(checked)]
@@ -209,11 +210,8 @@ class Coverage:
         These are [k, d] (diag), [k, d, d] (full), [d, d] (tied) or [k] (spherical); `reg` is included.
         """
         chosen = self._chosen("mixture")
-        covariances = np.asarray(chosen.covariances, np.float64)
-        if self.config.covariance == "tied":
-            return covariances
-        covariances = covariances[_real(chosen)]
-        return covariances[:, 0] if self.config.covariance == "spherical" else covariances
+        shape, whitening = SHAPES[self.config.covariance], np.asarray(chosen.whitening, np.float64)
+        return shape.covariances(whitening[_real(chosen)] if shape.per_component else whitening)
 
     def __repr__(self) -> str:
         known = asdict(self.config) | {"seed": self._seed}
@@ -438,10 +436,10 @@ def _wrong_parameters(config: CoverageConfig, name: str, values: np.ndarray) -> 
         return None if ((total > 0.0) & (total < 1.001)).all() else "these are no weights of components"
     if np.isinf(values).any():
         return "holds infinite numbers"
-    if name == "covariances" and config.covariance in ("full", "tied"):
+    if name == "whitening" and config.covariance in ("full", "tied"):
         values = np.diagonal(values, axis1=-2, axis2=-1)
-    if name in ("covariances", "noise", "scale") and (values <= 0.0).any():
-        return "holds a variance that is not positive"
+    if name in ("whitening", "noise", "scale") and (values <= 0.0).any():
+        return "holds a spread that is not positive"
     return None
 
 

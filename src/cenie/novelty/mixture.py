@@ -30,14 +30,15 @@ class Mixture(NamedTuple):
     """A mixture of up to `k` Gaussians in `d` dimensions; components that do not exist have weight 0.
 
     `origin` [d] is a point in the middle of the data, and `offsets` [k, d] are the means relative to it:
-    in these coordinates squares can be expanded without losing many digits. `covariances` are [k, d]
-    (diagonal, spherical), [k, d, d] (full) or [d, d] (tied).
+    in these coordinates squares can be expanded without losing many digits. `whitening` makes points of a
+    component's covariance such of covariance 1; it is [k, d] (diagonal, spherical: 1 / standard deviation),
+    [k, d, d] (full) or [d, d] (tied), upper triangular.
     """
 
     origin: jax.Array
     log_weights: jax.Array
     offsets: jax.Array
-    covariances: jax.Array
+    whitening: jax.Array
 
     @property
     def means(self) -> jax.Array:
@@ -65,7 +66,7 @@ def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixtu
         origin=jnp.zeros(dimensions),
         log_weights=jnp.full(components, -jnp.inf).at[0].set(0.0),
         offsets=jnp.zeros((components, dimensions)),
-        covariances=SHAPES[covariance].unit(components, dimensions),
+        whitening=SHAPES[covariance].unit(components, dimensions),
     )
 
 
@@ -156,7 +157,7 @@ def fit_from(
     def fit(mixtures: Mixture, ok: jax.Array) -> Fits:
         mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
         labels, log_likelihood = _judged(problem, mixtures, widths)
-        for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
+        for leaf in (log_likelihood, mixtures.offsets, mixtures.whitening):
             ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
         return Fits(mixtures, labels, log_likelihood, iterations, ok)
 
@@ -169,7 +170,7 @@ def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName)
     """Logarithm of the density [n] at finite points [n, d]."""
     shape = SHAPES[covariance]
     prepared = shape.prepare(points - mixture.origin)
-    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
+    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.whitening) + mixture.log_weights
     return jax.nn.logsumexp(joint, axis=1)
 
 
@@ -272,10 +273,10 @@ def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> 
     """For each mixture the logarithm of weight times density [n, k] of its components at all points."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
-        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.covariances)
+        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.whitening)
         densities = _cut(together, widths, axis=1)
     else:
-        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.covariances)
+        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.whitening)
         densities = [shape.log_gaussians(problem.prepared, *part) for part in parts]
     return [
         density + log_weights
@@ -288,7 +289,7 @@ def _estimates(
     assigned: Assigned,
     widths: Sequence[int],
 ) -> tuple[jax.Array, jax.Array]:
-    """Means [c, d] and covariances of mixtures abreast."""
+    """Means [c, d] and whitening of mixtures abreast."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
         return shape.estimate(problem.prepared, assigned, problem.reg)
@@ -297,8 +298,8 @@ def _estimates(
     parts = [
         shape.estimate(problem.prepared, Assigned(*part), problem.reg) for part in zip(*columns, centres)
     ]
-    means, covariances = zip(*parts)
-    return jnp.concatenate(means), jnp.stack(covariances)
+    means, whitening = zip(*parts)
+    return jnp.concatenate(means), jnp.stack(whitening)
 
 
 def _maximised(problem: _Problem, assigned: Assigned, old: Mixture, widths: Sequence[int]) -> Mixture:
@@ -307,14 +308,14 @@ def _maximised(problem: _Problem, assigned: Assigned, old: Mixture, widths: Sequ
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
     alive = assigned.counts >= 1.0
-    offsets, covariances = _estimates(problem, assigned, widths)
+    offsets, whitening = _estimates(problem, assigned, widths)
     if SHAPES[problem.covariance].per_component:
-        covariances = rows_where(alive, covariances, old.covariances)
+        whitening = rows_where(alive, whitening, old.whitening)
     return Mixture(
         origin=old.origin,
         log_weights=_log_weights(assigned.counts, problem.total, old.log_weights > -jnp.inf),
         offsets=rows_where(alive, offsets, old.offsets),
-        covariances=covariances,
+        whitening=whitening,
     )
 
 
@@ -338,14 +339,14 @@ def _from_labels(
         [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
     )
     counts = jnp.sum(members, axis=0)
-    offsets, covariances = _estimates(problem, Assigned(members, counts, middles), widths)
+    offsets, whitening = _estimates(problem, Assigned(members, counts, middles), widths)
     if shape.per_component:
-        covariances = rows_where(present, covariances, shape.unit(*offsets.shape))
+        whitening = rows_where(present, whitening, shape.unit(*offsets.shape))
     log_weights = _log_weights(counts, problem.total, present)
     blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
     blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
     origins = jnp.broadcast_to(origin, blanks.origin.shape)
-    return _stacked(problem, Mixture(origins, log_weights, offsets, covariances), blanks, widths)
+    return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, widths)
 
 
 # Mixtures abreast: the components of all of them in one row [c, ...], each with only as many as its width.
@@ -358,7 +359,7 @@ def _columns(widths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _abreast(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
-    """Mixtures [m, ...] abreast; origins, and covariances that components share, keep their axis [m]."""
+    """Mixtures [m, ...] abreast; origins, and a whitening that components share, keep their axis [m]."""
     columns = _columns(widths)
     return mixtures._replace(
         **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.covariance)}
@@ -386,7 +387,7 @@ def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequenc
 
 def _per_component(covariance: CovarianceName) -> tuple[str, ...]:
     """The fields of a mixture that have an axis of components."""
-    own = ("covariances",) if SHAPES[covariance].per_component else ()
+    own = ("whitening",) if SHAPES[covariance].per_component else ()
     return ("log_weights", "offsets", *own)
 
 
