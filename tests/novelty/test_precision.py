@@ -136,6 +136,17 @@ def test_full_covariances_are_fitted_wherever_scikit_learn_fits_them(kind: Covar
         assert float(end.log_likelihood[row]) == pytest.approx(expected, abs=1e-2), size
 
 
+def test_densities_can_be_batched() -> None:
+    """Double precision inside of a batched condition: JAX would round it to single precision, and refuse."""
+    points = jnp.asarray(clusters(0, 50, 2, 1e4, "plain")[0])
+    fits = fit_sizes(KEY, points, jnp.ones(50, bool), range(K, K + 1), "diag", 1e-2)
+    both = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf + 0.1]), fits.mixtures)
+    batched = jax.vmap(lambda chosen: mixture.log_density(chosen, points, "diag"))(both)
+    for row in range(2):
+        alone = mixture.log_density(jax.tree.map(lambda leaf, row=row: leaf[row], both), points, "diag")
+        np.testing.assert_allclose(batched[row], alone, rtol=1e-6)
+
+
 def test_far_points_differ_beside_a_constant_column() -> None:
     """At the walker's regulariser, 0.5 and 2 and 10 once had the same novelty, that of the limit."""
     points = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32) * np.float32([1.0, 0.0])

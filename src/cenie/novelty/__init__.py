@@ -1,4 +1,4 @@
-"""Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and of the library only `cenie.devices`.
+"""Coverage and novelty (CENIE). Stands alone: needs JAX, NumPy, and of ours `devices` and `settings`.
 
 The names below are loaded when they are first used; the settings load without JAX.
 """
@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cenie.novelty.config import CoverageConfig
+    from cenie.novelty.config import DistillationConfig, MixtureConfig, NeighboursConfig
     from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push
     from cenie.novelty.estimator import Coverage, FitError, NotFittedError
     from cenie.novelty.interface import CoverageModel
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coverage",
-    "CoverageConfig",
     "CoverageModel",
     "CoverageState",
+    "DistillationConfig",
     "FitError",
+    "MixtureConfig",
+    "NeighboursConfig",
     "NotFittedError",
     "fit",
     "init",
@@ -30,7 +32,9 @@ __all__ = [
 
 _HOME = {
     "Coverage": "cenie.novelty.estimator",
-    "CoverageConfig": "cenie.novelty.config",
+    "DistillationConfig": "cenie.novelty.config",
+    "MixtureConfig": "cenie.novelty.config",
+    "NeighboursConfig": "cenie.novelty.config",
     "CoverageModel": "cenie.novelty.interface",
     "CoverageState": "cenie.novelty.coverage",
     "FitError": "cenie.novelty.estimator",

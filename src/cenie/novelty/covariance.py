@@ -43,8 +43,8 @@ class Shape(NamedTuple):
     `estimate(prepared, assigned, reg)` are means [k, d] and whitening.
     `unit(k, d)` is the whitening of covariances 1; `per_component` says whether it has an axis of components.
     `covariances(whitening)` are the covariances in the shape of scikit-learn, from and to NumPy.
-    `parameters(k, d)` counts the numbers that describe the covariances. `abreast` are the numbers of
-    mixtures worth computing side by side, down to 1.
+    `parameters(k, d)` counts the numbers that describe the covariances. `group_sizes` are the
+    numbers of mixtures worth computing side by side, down to 1.
     """
 
     prepare: Callable[[jax.Array], Any]
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
     covariances: Callable[[np.ndarray], np.ndarray]
     per_component: bool
     parameters: Callable[[int, int], int]
-    abreast: tuple[int, ...]
+    group_sizes: tuple[int, ...]
 
 
 # Diagonal: 1 / standard deviation [k, d]. Squares are expanded: each step is one product with [x, x^2].
@@ -148,7 +148,7 @@ _DIAGONAL = Shape(
     covariances=lambda whitening: whitening**-2.0,
     per_component=True,
     parameters=lambda k, d: k * d,
-    abreast=(10, 2, 1),
+    group_sizes=(10, 2, 1),
 )
 
 
@@ -205,7 +205,7 @@ _FULL = Shape(
     covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
     per_component=True,
     parameters=lambda k, d: k * d * (d + 1) // 2,
-    abreast=(1,),
+    group_sizes=(1,),
 )
 
 
@@ -247,7 +247,7 @@ _TIED = Shape(
     covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
     per_component=False,
     parameters=lambda k, d: d * (d + 1) // 2,
-    abreast=(1,),
+    group_sizes=(1,),
 )
 
 
@@ -257,7 +257,7 @@ def _scatter(points: jax.Array, weights: jax.Array, mean: jax.Array) -> jax.Arra
     return rows.T @ rows
 
 
-def _whitening(scatter: jax.Array, reg: jax.Array) -> jax.Array:
+def _whitening(scatter: jax.Array, reg: float | jax.Array) -> jax.Array:
     """The whitening of a regularised covariance [d, d]; not finite if it is not positive definite."""
     factor = jnp.linalg.cholesky(scatter + reg * jnp.eye(scatter.shape[0], dtype=scatter.dtype))
     return solve_triangular(factor, jnp.eye(scatter.shape[0], dtype=scatter.dtype), lower=True).T

@@ -136,17 +136,17 @@ def fit_from(
     start: Start,
     wanted: jax.Array,
     max_iterations: int | jax.Array,
-    some: tuple[jax.Array, jax.Array] | None = None,
+    subset: tuple[jax.Array, jax.Array] | None = None,
     devices: Devices | None = None,
 ) -> Fits:
     """Fit those sizes that are `wanted` [m]; the others stay where they start and are not ok.
 
-    `some` are indices of points and a mask: if given, the steps of the fits look at these points only. The
+    `subset` are indices of points and a mask: if given, the steps of the fits look at these points only. The
     sizes are shared out over `devices`, if there are several.
     """
     problem = looked_at = start.problem
-    if some is not None:
-        index, mask = some
+    if subset is not None:
+        index, mask = subset
         rows = jnp.where(mask[:, None], start.points[index], 0.0)
         looked_at = _problem(rows, mask, problem.covariance, problem.reg, problem.tolerance)
     sizes, widths = jnp.array(start.sizes), _widths(start.sizes, devices)
@@ -225,27 +225,31 @@ def _converged(
     Mixture i has at most `widths[i]` components, of which none is larger than the one before.
     """
     count = possible.shape[0]
-    at = _Progress(
+    progress = _Progress(
         mixtures, jnp.full(count, jnp.inf), jnp.zeros(count, jnp.int32), ~possible | (max_iterations == 0)
     )
 
-    def advance(at: _Progress, together: int) -> _Progress:
+    def advance(progress: _Progress, together: int) -> _Progress:
         """One step of the first `together` mixtures that are not done."""
-        index = jnp.argsort(at.done, stable=True)[:together]
-        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], at), widths[:together])
+        index = jnp.argsort(progress.done, stable=True)[:together]
+        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], progress), widths[:together])
         new = new._replace(done=new.done | (new.iteration >= max_iterations))
-        return jax.tree.map(lambda all_of_them, some: all_of_them.at[index].set(some), at, new)
+        return jax.tree.map(lambda old, new: old.at[index].set(new), progress, new)
 
-    for together in sorted({min(group, count) for group in SHAPES[problem.covariance].abreast}, reverse=True):
-        at = lax.while_loop(
-            lambda at, least=together: jnp.sum(~at.done) >= least, partial(advance, together=together), at
+    for together in sorted(
+        {min(group, count) for group in SHAPES[problem.covariance].group_sizes}, reverse=True
+    ):
+        progress = lax.while_loop(
+            lambda progress, least=together: jnp.sum(~progress.done) >= least,
+            partial(advance, together=together),
+            progress,
         )
-    return at.mixture, at.iteration
+    return progress.mixture, progress.iteration
 
 
-def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
+def _step(problem: _Problem, progress: _Progress, widths: Sequence[int]) -> _Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
-    old = _abreast(problem, at.mixture, widths)
+    old = _packed(problem, progress.mixture, widths)
     responsibilities, densities = [], []
     for joint in _log_joints(problem, old, widths):
         log_density = jax.nn.logsumexp(joint, axis=1)
@@ -254,16 +258,16 @@ def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
         responsibilities.append(jnp.where(problem.valid[:, None], shares, 0.0))
     loss = -mean_where(problem.valid, jnp.stack(densities))
     # Written so that a loss that is not a number ends the fit too.
-    done = ~(at.best - loss >= problem.tolerance)
+    done = ~(progress.best - loss >= problem.tolerance)
     counts = jnp.concatenate([column_sums(part) for part in responsibilities])
     new = _maximised(problem, Assigned(jnp.concatenate(responsibilities, axis=1), counts), old, widths)
-    mixture = _stacked(problem, new, at.mixture, widths)
-    return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
+    mixture = _stacked(problem, new, progress.mixture, widths)
+    return _Progress(mixture, jnp.minimum(progress.best, loss), progress.iteration + 1, done)
 
 
 def _judged(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
-    joints = _log_joints(problem, _abreast(problem, mixtures, widths), widths)
+    joints = _log_joints(problem, _packed(problem, mixtures, widths), widths)
     densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
     labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
     return labels, mean_where(problem.valid, densities)
@@ -289,7 +293,7 @@ def _estimates(
     assigned: Assigned,
     widths: Sequence[int],
 ) -> tuple[jax.Array, jax.Array]:
-    """Means [c, d] and whitening of mixtures abreast."""
+    """Means [c, d] and whitening of packed mixtures."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
         return shape.estimate(problem.prepared, assigned, problem.reg)
@@ -303,7 +307,7 @@ def _estimates(
 
 
 def _maximised(problem: _Problem, assigned: Assigned, old: Mixture, widths: Sequence[int]) -> Mixture:
-    """The most likely mixtures abreast, given the responsibilities of all their components.
+    """The most likely packed mixtures, given the responsibilities of all their components.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
@@ -349,24 +353,24 @@ def _from_labels(
     return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, widths)
 
 
-# Mixtures abreast: the components of all of them in one row [c, ...], each with only as many as its width.
+# Packed mixtures: the components of all of them in one row [c, ...], each with only as many as its width.
 # What is the same for every component is then one operation, and not one for each mixture.
 
 
 def _columns(widths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For each component of mixtures abreast: its mixture [c], and its place in it [c]."""
+    """For each component of packed mixtures: its mixture [c], and its place in it [c]."""
     return np.repeat(np.arange(len(widths)), widths), np.concatenate([np.arange(width) for width in widths])
 
 
-def _abreast(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
-    """Mixtures [m, ...] abreast; origins, and a whitening that components share, keep their axis [m]."""
+def _packed(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
+    """Mixtures [m, ...] packed; origins, and a whitening that components share, keep their axis [m]."""
     columns = _columns(widths)
     return mixtures._replace(
         **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.covariance)}
     )
 
 
-def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
+def _stacked(problem: _Problem, packed: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
     """The opposite: mixtures [m, ...], what was cut off taken from the full ones."""
     places = np.arange(full.log_weights.shape[1])
     ends = np.cumsum(widths)[:, None]
@@ -377,9 +381,9 @@ def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequenc
         mask = exists.reshape(*exists.shape, *[1] * (old.ndim - 2))
         return jnp.where(mask, new[np.where(exists, index, 0)], old)
 
-    return abreast._replace(
+    return packed._replace(
         **{
-            name: put_back(getattr(abreast, name), getattr(full, name))
+            name: put_back(getattr(packed, name), getattr(full, name))
             for name in _per_component(problem.covariance)
         }
     )

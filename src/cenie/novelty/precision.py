@@ -14,6 +14,8 @@ def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     It works inside of compiled programs, and whatever else JAX has been told about precision.
     """
 
+    # Batching rules run later, when the precision is that of the rest of the program again.
+    @jax.custom_batching.sequential_vmap
     @wraps(function)
     def call(*arguments: Any) -> Any:
         outside = next(jnp.result_type(leaf) for leaf in jax.tree.leaves(arguments) if _is_float(leaf))

@@ -47,23 +47,28 @@ def silhouettes(
     many points, drawn with the key and the same for all labelings, give an unbiased estimate of the mean
     over all. The work is shared out over `devices`, if there are several.
     """
-    of = _clustered(points, labels, clusters, valid)
+    clustering = _clustered(points, labels, clusters, valid)
     if rows is None or rows >= points.shape[0]:
-        sums = _sums_between_all(of, devices)
+        sums = _sums_between_all(clustering, devices)
         scores = shared(
-            devices, lambda sums, own: _scores(_per_member(sums, own, of), own, of), sums, of.members
+            devices,
+            lambda sums, own: _scores(_per_member(sums, own, clustering), own, clustering),
+            sums,
+            clustering.members,
         )
-        return _where_compared(of, _mean_over(scores, valid))
+        return _where_compared(clustering, _mean_over(scores, valid))
     assert key is not None, "rows are drawn with a key"
     index, taken = drawn(key, valid, rows)
 
     def exact(rows: jax.Array, index: jax.Array, own: jax.Array) -> jax.Array:
-        return _scores(_per_member(_sums_from_rows(rows, index, of), own, of), own, of)
+        return _scores(
+            _per_member(_sums_from_rows(rows, index, clustering), own, clustering), own, clustering
+        )
 
-    scores = shared(devices, exact, of.points[index], index, of.members[index])
-    relatives = _rough_scores(of, devices)
+    scores = shared(devices, exact, clustering.points[index], index, clustering.members[index])
+    relatives = _rough_scores(clustering, devices)
     correction = _mean_over(relatives, valid) - _mean_over(relatives[index], taken)
-    return _where_compared(of, _mean_over(scores, taken) + correction)
+    return _where_compared(clustering, _mean_over(scores, taken) + correction)
 
 
 def rough_silhouettes(
@@ -74,11 +79,11 @@ def rough_silhouettes(
     devices: Devices | None = None,
 ) -> jax.Array:
     """The same with root mean squares in place of mean distances: some hundredths off, and far cheaper."""
-    of = _clustered(points, labels, clusters, valid)
-    return _where_compared(of, _mean_over(_rough_scores(of, devices), valid))
+    clustering = _clustered(points, labels, clusters, valid)
+    return _where_compared(clustering, _mean_over(_rough_scores(clustering, devices), valid))
 
 
-class _Clustered(NamedTuple):
+class _Clustering(NamedTuple):
     """Points [n, d] around their middle, memberships [n, c] of the clusters of all labelings side by side,
     and how many of these columns belong to each labeling.
 
@@ -95,14 +100,16 @@ class _Clustered(NamedTuple):
     single: jax.Array
 
 
-def _clustered(points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array) -> _Clustered:
+def _clustered(
+    points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array
+) -> _Clustering:
     inside = jnp.where(valid[:, None], points - centre(points, valid), 0.0)
     labeling = np.repeat(np.arange(len(clusters)), clusters)
     cluster = np.concatenate([np.arange(count) for count in clusters])
     members = ((cluster == labels[labeling].T) & valid[:, None]).astype(jnp.float32)
     sizes, sums, squares = _moments(inside, members)
     single = _is_single_enough(sizes, sums, squares, labeling[:, None] == labeling)
-    return _Clustered(inside, members, clusters, sizes, sums, squares, single)
+    return _Clustering(inside, members, clusters, sizes, sums, squares, single)
 
 
 def _moments(points: jax.Array, members: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -127,30 +134,30 @@ def _is_single_enough(
     return jnp.all((larger >= _SMALLEST_SHARE * lengths) | (sizes < 2.0))
 
 
-def _per_member(sums: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
+def _per_member(sums: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
     """From sums over clusters [r, c] to means; a point is not a member of its own cluster for itself."""
-    return sums / jnp.maximum(of.sizes - own, 1.0)
+    return sums / jnp.maximum(clustering.sizes - own, 1.0)
 
 
-def _scores(means: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
+def _scores(means: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
     """The scores [r, m] of some points from their mean distances and memberships [r, c].
 
     A loop over labelings, each seen through a window of equal width, so that the program is compiled once
     and not once for each.
     """
-    counts, width = np.asarray(of.clusters), max(of.clusters)
+    counts, width = np.asarray(clustering.clusters), max(clustering.clusters)
     firsts = np.cumsum(counts) - counts
     starts = np.minimum(firsts, sum(counts) - width)
 
-    def one(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def scores_of(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         start, before, behind = labeling
         part, member = (lax.dynamic_slice_in_dim(array, start, width, axis=1) for array in (means, own))
         inside = (jnp.arange(width) >= before) & (jnp.arange(width) < behind)
-        sizes = jnp.where(inside, lax.dynamic_slice_in_dim(of.sizes, start, width), 0.0)
+        sizes = jnp.where(inside, lax.dynamic_slice_in_dim(clustering.sizes, start, width), 0.0)
         return _score(part, (member > 0.0) & inside, sizes)
 
     windows = (starts, firsts - starts, firsts - starts + counts)
-    return lax.optimization_barrier(lax.map(one, jax.tree.map(jnp.asarray, windows)).T)
+    return lax.optimization_barrier(lax.map(scores_of, jax.tree.map(jnp.asarray, windows)).T)
 
 
 def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
@@ -162,18 +169,18 @@ def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
     return jnp.where(compared, (outer - inner) / jnp.where(compared, larger, 1.0), 0.0)
 
 
-def _rough_scores(of: _Clustered, devices: Devices | None) -> jax.Array:
+def _rough_scores(clustering: _Clustering, devices: Devices | None) -> jax.Array:
     """The scores [n, m] of all points by root mean squares, which follow from the clusters' moments."""
 
     def scores(points: jax.Array, own: jax.Array) -> jax.Array:
         sums = lax.cond(
-            of.single,
-            lambda: _sums_of_squares(points, of.sizes, of.sums, of.squares),
-            lambda: _double_sums_of_squares(points, of.points, of.members),
+            clustering.single,
+            lambda: _sums_of_squares(points, clustering.sizes, clustering.sums, clustering.squares),
+            lambda: _double_sums_of_squares(points, clustering.points, clustering.members),
         )
-        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, of), 0.0)), own, of)
+        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering)
 
-    return shared(devices, scores, of.points, of.members)
+    return shared(devices, scores, clustering.points, clustering.members)
 
 
 def _sums_of_squares(rows: jax.Array, sizes: jax.Array, sums: jax.Array, squares: jax.Array) -> jax.Array:
@@ -191,28 +198,31 @@ def _mean_over(scores: jax.Array, rows: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(rows[:, None], scores, 0.0), axis=0) / jnp.maximum(jnp.sum(rows), 1)
 
 
-def _where_compared(of: _Clustered, means: jax.Array) -> jax.Array:
+def _where_compared(clustering: _Clustering, means: jax.Array) -> jax.Array:
     """The means [m], but -1 where there are no two clusters to compare."""
-    labelings = np.arange(len(of.clusters)) == np.repeat(np.arange(len(of.clusters)), of.clusters)[:, None]
-    present = jnp.sum(labelings & (of.sizes > 0.0)[:, None], axis=0)
+    labelings = (
+        np.arange(len(clustering.clusters))
+        == np.repeat(np.arange(len(clustering.clusters)), clustering.clusters)[:, None]
+    )
+    present = jnp.sum(labelings & (clustering.sizes > 0.0)[:, None], axis=0)
     return jnp.where(present >= 2, means, -1.0)
 
 
-def _sums_between_all(of: _Clustered, devices: Devices | None) -> jax.Array:
+def _sums_between_all(clustering: _Clustering, devices: Devices | None) -> jax.Array:
     """Sums of distances [n, c] from every point to the members of every cluster.
 
     Every pair of tiles is visited once; its distances serve the points of both.
     """
-    count = of.points.shape[0]
+    count = clustering.points.shape[0]
     tile = min(_TILE, count)
-    points, members = (_filled_up(array, tile) for array in (of.points, of.members))
+    points, members = (_filled_up(array, tile) for array in (clustering.points, clustering.members))
     ahead, behind = np.tril_indices(points.shape[0] // tile)
 
     def visit(sums: jax.Array, pair: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
         real, i, j = pair[0], pair[1] * tile, pair[2] * tile
         here, there = jnp.arange(tile) + i, jnp.arange(tile) + j
         same = ~real | (here[:, None] == there)
-        distances = _distances(of, _tile(points, i, tile), _tile(points, j, tile), same)
+        distances = _distances(clustering, _tile(points, i, tile), _tile(points, j, tile), same)
         forth = _tile(sums, i, tile) + distances @ _tile(members, j, tile)
         sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 0)
         back = jnp.where(i == j, 0.0, distances.T @ _tile(members, i, tile))
@@ -224,23 +234,23 @@ def _sums_between_all(of: _Clustered, devices: Devices | None) -> jax.Array:
     return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:count]
 
 
-def _sums_from_rows(rows: jax.Array, index: jax.Array, of: _Clustered) -> jax.Array:
+def _sums_from_rows(rows: jax.Array, index: jax.Array, clustering: _Clustering) -> jax.Array:
     """Sums of distances [r, c] from some rows, the points at `index`, to the members of every cluster."""
-    tile = min(_TILE, of.points.shape[0])
-    points, members = (_filled_up(array, tile) for array in (of.points, of.members))
+    tile = min(_TILE, clustering.points.shape[0])
+    points, members = (_filled_up(array, tile) for array in (clustering.points, clustering.members))
 
     def visit(sums: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         same = index[:, None] == jnp.arange(tile) + start
-        distances = _distances(of, rows, _tile(points, start, tile), same)
+        distances = _distances(clustering, rows, _tile(points, start, tile), same)
         return sums + distances @ _tile(members, start, tile), None
 
     starts = jnp.arange(0, points.shape[0], tile)
     return lax.scan(visit, jnp.zeros((rows.shape[0], members.shape[1])), starts)[0]
 
 
-def _distances(of: _Clustered, rows: jax.Array, columns: jax.Array, same: jax.Array) -> jax.Array:
+def _distances(clustering: _Clustering, rows: jax.Array, columns: jax.Array, same: jax.Array) -> jax.Array:
     """Distances [r, c]; exactly 0 from a point to itself and to its copies."""
-    squares = lax.cond(of.single, _squared_distances, _double_squared_distances, rows, columns)
+    squares = lax.cond(clustering.single, _squared_distances, _double_squared_distances, rows, columns)
     return jnp.sqrt(jnp.where(same, 0.0, squares))
 
 
