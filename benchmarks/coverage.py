@@ -33,7 +33,7 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 from cenie.novelty.mixture import fit_sizes
 from cenie.novelty.silhouette import silhouettes
 from cenie.student.features import state_action_features
@@ -41,10 +41,10 @@ from cenie.student.ppo import StudentState, learn
 from cenie.student.rollout import collect
 from cenie.types import Level
 
-DEFAULT = CoverageConfig()
-EXACT = CoverageConfig(silhouette_rows=None, max_points=None, screening_points=None)
-WARM = CoverageConfig(warm_start=True)
-WALKER = CoverageConfig(reg=1e-6)
+DEFAULT = MixtureConfig()
+EXACT = MixtureConfig(silhouette_rows=None, max_points=None, screening_points=None)
+WARM = MixtureConfig(warm_start=True)
+WALKER = MixtureConfig(reg=1e-6)
 SIZES = range(DEFAULT.components[0], DEFAULT.components[1] + 1)
 REFITS = 10
 AGREEMENT_ROUNDS = 3
@@ -128,7 +128,7 @@ def bare(call: Callable[[np.ndarray], Any], array: np.ndarray) -> None:
 
 
 def whole_step(
-    config: CoverageConfig,
+    config: MixtureConfig,
     mesh: Mesh | None,
     state: coverage.CoverageState,
     features: jax.Array,

@@ -4,11 +4,9 @@ import numpy as np
 import optax
 
 from cenie.novelty import distillation
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import DistillationConfig
 
-CONFIG = CoverageConfig(
-    model="distillation", distillation_steps=200, distillation_size=16, distillation_batch=32
-)
+CONFIG = DistillationConfig(steps=200, size=16, batch=32)
 KEY = jax.random.key(0)
 POINTS = jax.random.normal(jax.random.key(1), (60, 3))
 ALL = jnp.ones(60, bool)
@@ -43,7 +41,7 @@ def test_training_lowers_the_error_where_the_points_are() -> None:
 
 def test_the_target_never_moves_and_the_predictor_goes_on_only_if_told_to() -> None:
     start = distillation.init(CONFIG, 3)
-    fresh, warm = CONFIG, CoverageConfig(**{**vars(CONFIG), "warm_start": True})
+    fresh, warm = CONFIG, DistillationConfig(**{**vars(CONFIG), "warm_start": True})
     once = fit(fresh, KEY, POINTS, ALL, start)
     for leaf, other in zip(jax.tree.leaves(once.model.target), jax.tree.leaves(start.target)):
         np.testing.assert_array_equal(leaf, other)

@@ -12,6 +12,7 @@ from sklearn.mixture import GaussianMixture
 
 from cenie.novelty import mixture
 from cenie.novelty.config import CovarianceName
+from cenie.novelty.covariance import SHAPES
 from cenie.novelty.mixture import Fits, Mixture
 
 KINDS = get_args(CovarianceName)
@@ -53,11 +54,13 @@ def random_start(
 def as_starts(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> Any:
     if kind == "spherical":
         covariances = np.repeat(covariances[:, None], D, axis=1)
+    is_matrix = kind in ("full", "tied")
+    inverse = np.linalg.inv(covariances) if is_matrix else 1 / np.sqrt(covariances)
     start = Mixture(
         jnp.zeros((1, D)),
         jnp.log(jnp.asarray(weights))[None],
         jnp.asarray(means)[None],
-        jnp.asarray(covariances)[None],
+        jnp.asarray(np.linalg.cholesky(inverse) if is_matrix else inverse)[None],
     )
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), start), jnp.ones(1, bool)
 
@@ -67,6 +70,11 @@ def scikit(points: np.ndarray, kind: str, **how: Any) -> GaussianMixture:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return fitted.fit(points.astype(np.float64))
+
+
+def covariances_of(model: Mixture, size: int, kind: CovarianceName) -> np.ndarray:
+    whitening = np.asarray(model.whitening, np.float64)
+    return SHAPES[kind].covariances(whitening if kind == "tied" else whitening[:size])
 
 
 def one_of(fits: Fits, row: int) -> Mixture:
@@ -140,12 +148,11 @@ def test_starts_from_points_as_centres(kind: CovarianceName) -> None:
         spread = [(points - m)[labels == k] for k, m in enumerate(means)]
         expected = {
             "diag": np.stack([(s**2).mean(axis=0) for s in spread]) + REG,
-            "spherical": np.stack([np.full(D, (s**2).mean()) for s in spread]) + REG,
+            "spherical": np.stack([(s**2).mean() for s in spread]) + REG,
             "full": np.stack([s.T @ s / len(s) for s in spread]) + REG * np.eye(D),
             "tied": sum(s.T @ s for s in spread) / N + REG * np.eye(D),
         }[kind]
-        found = start.covariances if kind == "tied" else start.covariances[:size]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(covariances_of(start, size, kind), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,10 +164,10 @@ def test_density_equals_scipy(kind: CovarianceName) -> None:
     assert weights.sum() == pytest.approx(1.0, abs=1e-5)
     full = {
         "diag": lambda c: [np.diag(row) for row in c],
-        "spherical": lambda c: [np.diag(row) for row in c],
+        "spherical": lambda c: [variance * np.eye(D) for variance in c],
         "full": list,
         "tied": lambda c: [c, c],
-    }[kind](np.asarray(model.covariances, np.float64))
+    }[kind](covariances_of(model, 2, kind))
     parts = [
         np.log(w) + multivariate_normal(m, c).logpdf(points)
         for w, m, c in zip(weights, np.asarray(model.means), full)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach import teacher, weight
@@ -238,7 +238,7 @@ def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
 
 
 def test_refits_are_made_only_when_due():
-    novelty = CenieNovelty(CoverageConfig(components=(2, 2), window=2), refit_every=3)
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=2), refit_every=3)
     state = novelty.init((8, 2))
 
     @jax.jit

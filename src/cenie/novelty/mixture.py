@@ -18,8 +18,9 @@ from jax import lax
 from cenie.devices import Devices, shared
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
-from cenie.novelty.covariance import SHAPES
+from cenie.novelty.covariance import SHAPES, Assigned
 from cenie.novelty.points import centre, rows_where
+from cenie.novelty.precision import column_sums, mean_where
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
@@ -29,14 +30,15 @@ class Mixture(NamedTuple):
     """A mixture of up to `k` Gaussians in `d` dimensions; components that do not exist have weight 0.
 
     `origin` [d] is a point in the middle of the data, and `offsets` [k, d] are the means relative to it:
-    in these coordinates squares can be expanded without losing many digits. `covariances` are [k, d]
-    (diagonal, spherical), [k, d, d] (full) or [d, d] (tied).
+    in these coordinates squares can be expanded without losing many digits. `whitening` makes points of a
+    component's covariance such of covariance 1; it is [k, d] (diagonal, spherical: 1 / standard deviation),
+    [k, d, d] (full) or [d, d] (tied), upper triangular.
     """
 
     origin: jax.Array
     log_weights: jax.Array
     offsets: jax.Array
-    covariances: jax.Array
+    whitening: jax.Array
 
     @property
     def means(self) -> jax.Array:
@@ -64,7 +66,7 @@ def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixtu
         origin=jnp.zeros(dimensions),
         log_weights=jnp.full(components, -jnp.inf).at[0].set(0.0),
         offsets=jnp.zeros((components, dimensions)),
-        covariances=SHAPES[covariance].unit(components, dimensions),
+        whitening=SHAPES[covariance].unit(components, dimensions),
     )
 
 
@@ -134,17 +136,17 @@ def fit_from(
     start: Start,
     wanted: jax.Array,
     max_iterations: int | jax.Array,
-    some: tuple[jax.Array, jax.Array] | None = None,
+    subset: tuple[jax.Array, jax.Array] | None = None,
     devices: Devices | None = None,
 ) -> Fits:
     """Fit those sizes that are `wanted` [m]; the others stay where they start and are not ok.
 
-    `some` are indices of points and a mask: if given, the steps of the fits look at these points only. The
+    `subset` are indices of points and a mask: if given, the steps of the fits look at these points only. The
     sizes are shared out over `devices`, if there are several.
     """
     problem = looked_at = start.problem
-    if some is not None:
-        index, mask = some
+    if subset is not None:
+        index, mask = subset
         rows = jnp.where(mask[:, None], start.points[index], 0.0)
         looked_at = _problem(rows, mask, problem.covariance, problem.reg, problem.tolerance)
     sizes, widths = jnp.array(start.sizes), _widths(start.sizes, devices)
@@ -155,7 +157,7 @@ def fit_from(
     def fit(mixtures: Mixture, ok: jax.Array) -> Fits:
         mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
         labels, log_likelihood = _judged(problem, mixtures, widths)
-        for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
+        for leaf in (log_likelihood, mixtures.offsets, mixtures.whitening):
             ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
         return Fits(mixtures, labels, log_likelihood, iterations, ok)
 
@@ -168,7 +170,7 @@ def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName)
     """Logarithm of the density [n] at finite points [n, d]."""
     shape = SHAPES[covariance]
     prepared = shape.prepare(points - mixture.origin)
-    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
+    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.whitening) + mixture.log_weights
     return jax.nn.logsumexp(joint, axis=1)
 
 
@@ -223,58 +225,62 @@ def _converged(
     Mixture i has at most `widths[i]` components, of which none is larger than the one before.
     """
     count = possible.shape[0]
-    at = _Progress(
+    progress = _Progress(
         mixtures, jnp.full(count, jnp.inf), jnp.zeros(count, jnp.int32), ~possible | (max_iterations == 0)
     )
 
-    def advance(at: _Progress, together: int) -> _Progress:
+    def advance(progress: _Progress, together: int) -> _Progress:
         """One step of the first `together` mixtures that are not done."""
-        index = jnp.argsort(at.done, stable=True)[:together]
-        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], at), widths[:together])
+        index = jnp.argsort(progress.done, stable=True)[:together]
+        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], progress), widths[:together])
         new = new._replace(done=new.done | (new.iteration >= max_iterations))
-        return jax.tree.map(lambda all_of_them, some: all_of_them.at[index].set(some), at, new)
+        return jax.tree.map(lambda old, new: old.at[index].set(new), progress, new)
 
-    for together in sorted({min(group, count) for group in SHAPES[problem.covariance].abreast}, reverse=True):
-        at = lax.while_loop(
-            lambda at, least=together: jnp.sum(~at.done) >= least, partial(advance, together=together), at
+    for together in sorted(
+        {min(group, count) for group in SHAPES[problem.covariance].group_sizes}, reverse=True
+    ):
+        progress = lax.while_loop(
+            lambda progress, least=together: jnp.sum(~progress.done) >= least,
+            partial(advance, together=together),
+            progress,
         )
-    return at.mixture, at.iteration
+    return progress.mixture, progress.iteration
 
 
-def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
+def _step(problem: _Problem, progress: _Progress, widths: Sequence[int]) -> _Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
-    old = _abreast(problem, at.mixture, widths)
-    responsibilities, losses = [], []
+    old = _packed(problem, progress.mixture, widths)
+    responsibilities, densities = [], []
     for joint in _log_joints(problem, old, widths):
         log_density = jax.nn.logsumexp(joint, axis=1)
-        losses.append(-jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total)
+        densities.append(log_density)
         shares = jnp.exp(joint - log_density[:, None])
         responsibilities.append(jnp.where(problem.valid[:, None], shares, 0.0))
-    loss = jnp.stack(losses)
+    loss = -mean_where(problem.valid, jnp.stack(densities))
     # Written so that a loss that is not a number ends the fit too.
-    done = ~(at.best - loss >= problem.tolerance)
-    counts = jnp.concatenate([jnp.sum(part, axis=0) for part in responsibilities])
-    new = _maximised(problem, jnp.concatenate(responsibilities, axis=1), counts, old, widths)
-    mixture = _stacked(problem, new, at.mixture, widths)
-    return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
+    done = ~(progress.best - loss >= problem.tolerance)
+    counts = jnp.concatenate([column_sums(part) for part in responsibilities])
+    new = _maximised(problem, Assigned(jnp.concatenate(responsibilities, axis=1), counts), old, widths)
+    mixture = _stacked(problem, new, progress.mixture, widths)
+    return _Progress(mixture, jnp.minimum(progress.best, loss), progress.iteration + 1, done)
 
 
 def _judged(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
-    joints = _log_joints(problem, _abreast(problem, mixtures, widths), widths)
+    joints = _log_joints(problem, _packed(problem, mixtures, widths), widths)
     densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
     labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
-    return labels, jnp.sum(jnp.where(problem.valid, densities, 0.0), axis=1) / problem.total
+    return labels, mean_where(problem.valid, densities)
 
 
 def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:
     """For each mixture the logarithm of weight times density [n, k] of its components at all points."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
-        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.covariances)
+        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.whitening)
         densities = _cut(together, widths, axis=1)
     else:
-        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.covariances)
+        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.whitening)
         densities = [shape.log_gaussians(problem.prepared, *part) for part in parts]
     return [
         density + log_weights
@@ -284,42 +290,36 @@ def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> 
 
 def _estimates(
     problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    centres: jax.Array | None,
+    assigned: Assigned,
     widths: Sequence[int],
 ) -> tuple[jax.Array, jax.Array]:
-    """Means [c, d] and covariances of mixtures abreast, from responsibilities [n, c] and their sums [c]."""
+    """Means [c, d] and whitening of packed mixtures."""
     shape = SHAPES[problem.covariance]
     if shape.per_component:
-        return shape.estimate(problem.prepared, responsibilities, counts, centres, problem.reg)
-    columns = _cut(responsibilities, widths, axis=1), _cut(counts, widths, axis=0)
-    middles = [None] * len(widths) if centres is None else _cut(centres, widths, axis=0)
-    parts = [shape.estimate(problem.prepared, *part, problem.reg) for part in zip(*columns, middles)]
-    means, covariances = zip(*parts)
-    return jnp.concatenate(means), jnp.stack(covariances)
+        return shape.estimate(problem.prepared, assigned, problem.reg)
+    columns = _cut(assigned.responsibilities, widths, axis=1), _cut(assigned.counts, widths, axis=0)
+    centres = [None] * len(widths) if assigned.centres is None else _cut(assigned.centres, widths, axis=0)
+    parts = [
+        shape.estimate(problem.prepared, Assigned(*part), problem.reg) for part in zip(*columns, centres)
+    ]
+    means, whitening = zip(*parts)
+    return jnp.concatenate(means), jnp.stack(whitening)
 
 
-def _maximised(
-    problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    old: Mixture,
-    widths: Sequence[int],
-) -> Mixture:
-    """The most likely mixtures abreast, given the responsibilities [n, c] and their sums [c].
+def _maximised(problem: _Problem, assigned: Assigned, old: Mixture, widths: Sequence[int]) -> Mixture:
+    """The most likely packed mixtures, given the responsibilities of all their components.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    alive = counts >= 1.0
-    offsets, covariances = _estimates(problem, responsibilities, counts, None, widths)
+    alive = assigned.counts >= 1.0
+    offsets, whitening = _estimates(problem, assigned, widths)
     if SHAPES[problem.covariance].per_component:
-        covariances = rows_where(alive, covariances, old.covariances)
+        whitening = rows_where(alive, whitening, old.whitening)
     return Mixture(
         origin=old.origin,
-        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
+        log_weights=_log_weights(assigned.counts, problem.total, old.log_weights > -jnp.inf),
         offsets=rows_where(alive, offsets, old.offsets),
-        covariances=covariances,
+        whitening=whitening,
     )
 
 
@@ -343,34 +343,34 @@ def _from_labels(
         [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
     )
     counts = jnp.sum(members, axis=0)
-    offsets, covariances = _estimates(problem, members, counts, middles, widths)
+    offsets, whitening = _estimates(problem, Assigned(members, counts, middles), widths)
     if shape.per_component:
-        covariances = rows_where(present, covariances, shape.unit(*offsets.shape))
+        whitening = rows_where(present, whitening, shape.unit(*offsets.shape))
     log_weights = _log_weights(counts, problem.total, present)
     blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
     blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
     origins = jnp.broadcast_to(origin, blanks.origin.shape)
-    return _stacked(problem, Mixture(origins, log_weights, offsets, covariances), blanks, widths)
+    return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, widths)
 
 
-# Mixtures abreast: the components of all of them in one row [c, ...], each with only as many as its width.
+# Packed mixtures: the components of all of them in one row [c, ...], each with only as many as its width.
 # What is the same for every component is then one operation, and not one for each mixture.
 
 
 def _columns(widths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For each component of mixtures abreast: its mixture [c], and its place in it [c]."""
+    """For each component of packed mixtures: its mixture [c], and its place in it [c]."""
     return np.repeat(np.arange(len(widths)), widths), np.concatenate([np.arange(width) for width in widths])
 
 
-def _abreast(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
-    """Mixtures [m, ...] abreast; origins, and covariances that components share, keep their axis [m]."""
+def _packed(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
+    """Mixtures [m, ...] packed; origins, and a whitening that components share, keep their axis [m]."""
     columns = _columns(widths)
     return mixtures._replace(
         **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.covariance)}
     )
 
 
-def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
+def _stacked(problem: _Problem, packed: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
     """The opposite: mixtures [m, ...], what was cut off taken from the full ones."""
     places = np.arange(full.log_weights.shape[1])
     ends = np.cumsum(widths)[:, None]
@@ -381,9 +381,9 @@ def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequenc
         mask = exists.reshape(*exists.shape, *[1] * (old.ndim - 2))
         return jnp.where(mask, new[np.where(exists, index, 0)], old)
 
-    return abreast._replace(
+    return packed._replace(
         **{
-            name: put_back(getattr(abreast, name), getattr(full, name))
+            name: put_back(getattr(packed, name), getattr(full, name))
             for name in _per_component(problem.covariance)
         }
     )
@@ -391,7 +391,7 @@ def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequenc
 
 def _per_component(covariance: CovarianceName) -> tuple[str, ...]:
     """The fields of a mixture that have an axis of components."""
-    own = ("covariances",) if SHAPES[covariance].per_component else ()
+    own = ("whitening",) if SHAPES[covariance].per_component else ()
     return ("log_weights", "offsets", *own)
 
 

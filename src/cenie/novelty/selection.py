@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from cenie.devices import Devices
 from cenie.novelty import mixture
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
 from cenie.novelty.mixture import Fits, Mixture
 from cenie.novelty.points import drawn, rows_where
@@ -22,12 +22,12 @@ class MixtureModel(NamedTuple):
     starts: tuple[Mixture, jax.Array] | None
 
 
-def sizes_of(config: CoverageConfig) -> range:
+def sizes_of(config: MixtureConfig) -> range:
     """The numbers of components to try."""
     return range(config.components[0], config.components[1] + 1)
 
 
-def init(config: CoverageConfig, dimensions: int) -> MixtureModel:
+def init(config: MixtureConfig, dimensions: int) -> MixtureModel:
     sizes = sizes_of(config)
     nothing = mixture.empty(sizes[-1], dimensions, config.covariance)
     if not config.warm_start:
@@ -37,7 +37,7 @@ def init(config: CoverageConfig, dimensions: int) -> MixtureModel:
 
 
 def fit(
-    config: CoverageConfig,
+    config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
@@ -70,7 +70,7 @@ def fit(
         scores, candidates = _scores(config, score_key, points, valid, fits, devices), fits.ok
     else:
         assert config.screening_points is not None
-        rough = fit_sizes(everything, some=drawn(draw_key, valid, config.screening_points))
+        rough = fit_sizes(everything, subset=drawn(draw_key, valid, config.screening_points))
         rough_scores = rough_silhouettes(points, rough.labels, sizes, valid, devices)
         best = jnp.max(jnp.where(rough.ok, rough_scores, -jnp.inf))
         thorough = fit_sizes(rough.ok & (rough_scores >= best - config.screening_margin))
@@ -91,13 +91,13 @@ def fit(
     return Fitted(MixtureModel(chosen, _next_starts(previous, fits)), jnp.any(candidates), diagnostics)
 
 
-def log_density(config: CoverageConfig, model: MixtureModel, points: jax.Array) -> jax.Array:
+def log_density(config: MixtureConfig, model: MixtureModel, points: jax.Array) -> jax.Array:
     """Logarithm of the density [n] at points [n, d]."""
     return mixture.log_density(model.chosen, points, config.covariance)
 
 
 def _scores(
-    config: CoverageConfig,
+    config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
@@ -114,7 +114,7 @@ def _scores(
     return 2.0 * fits.log_likelihood * count - price * parameters
 
 
-def _screens(config: CoverageConfig, points: jax.Array) -> bool:
+def _screens(config: MixtureConfig, points: jax.Array) -> bool:
     """Whether sizes are compared by fits to a part of the points before any is fitted to all."""
     few = config.screening_points
     return config.selection == "silhouette" and few is not None and few < len(points)

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.run.config import EPISODES_AT_ONCE, Config
 from cenie.settings import Problem
 from cenie.spaces import numbers_in
@@ -111,26 +111,26 @@ def _sizes(config: Config) -> Sizes:
     return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
 
 
-def _coverage_needs(coverage: Any, steps: int, dimensions: int) -> Iterator[Need]:
+def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> Iterator[Need]:
     path = "teacher.novelty.coverage"
     points = coverage.window * steps
     # The window before and after a cycle.
     window = 2 * _NUMBER * points * dimensions
     yield Need(window, "the coverage window", (f"{path}.window", "student.num_steps"))
     fitted = min(points, coverage.max_points or points)
-    if coverage.model in ("mixture", "pca"):
-        dimensions = min(dimensions, coverage.pca_dimensions) if coverage.model == "pca" else dimensions
+    if isinstance(coverage, MixtureConfig):
+        dimensions = min(dimensions, coverage.pca_dimensions or dimensions)
         most = coverage.components[1]
         covariances = most * dimensions * (dimensions if coverage.covariance == "full" else 1)
         size = _NUMBER * (most * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    elif coverage.model == "neighbours":
-        size = _NUMBER * coverage.neighbours_kept * dimensions
-        yield Need(size, "the neighbours", (f"{path}.neighbours_kept",))
+    elif isinstance(coverage, NeighboursConfig):
+        size = _NUMBER * coverage.kept * dimensions
+        yield Need(size, "the neighbours", (f"{path}.kept",))
     else:
-        width = coverage.distillation_size
-        size = _NUMBER * (width * (width + dimensions) + coverage.distillation_batch * width)
-        yield Need(size, "the distillation", (f"{path}.distillation_size", f"{path}.distillation_batch"))
+        width = coverage.size
+        size = _NUMBER * (width * (width + dimensions) + coverage.batch * width)
+        yield Need(size, "the distillation", (f"{path}.size", f"{path}.batch"))
 
 
 def readable(size: int) -> str:

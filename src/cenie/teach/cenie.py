@@ -15,8 +15,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.devices import Devices, shared, side_by_side
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
+from cenie.novelty.selection import sizes_of
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import AsPlayed, Relative, Rescored
 from cenie.teach.novelty import Experience
@@ -157,8 +158,8 @@ class CenieNovelty:
         for name, value in window.diagnostics.items():
             if value.ndim == 0:
                 found[f"fit/{name}"] = value
-            else:
-                sizes = range(self.coverage.components[0], self.coverage.components[1] + 1)
+            elif isinstance(self.coverage, MixtureConfig):
+                sizes = sizes_of(self.coverage)
                 found |= {f"fit/{name}/{size}": value[index] for index, size in enumerate(sizes)}
         return found
 

@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.settings import setting
 
 
@@ -90,7 +90,7 @@ class Cenie:
     """CENIE's novelty: a model of what the student has met, and how often it is fitted again."""
 
     kind: Literal["cenie"] = "cenie"
-    coverage: CoverageConfig = field(default_factory=CoverageConfig)
+    coverage: CoverageConfig = field(default_factory=MixtureConfig)
     # The paper fits after every replay; more is cheaper (its section on limitations proposes it).
     refit_every: int = setting(1, minimum=1)
     # How novelties that were measured at different times are made comparable; see docs/novelty.md.
