@@ -34,7 +34,7 @@ from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.mixture import fit_sizes
+from cenie.novelty.mixture import Rules, fit_sizes
 from cenie.novelty.silhouette import silhouettes
 from cenie.student.features import state_action_features
 from cenie.student.ppo import StudentState, learn
@@ -42,7 +42,7 @@ from cenie.student.rollout import collect
 from cenie.types import Level
 
 DEFAULT = MixtureConfig()
-EXACT = MixtureConfig(silhouette_rows=None, max_points=None, screening_points=None)
+EXACT = MixtureConfig(silhouette_rows=None, max_points=None, screening_steps=None)
 WARM = MixtureConfig(warm_start=True)
 WALKER = MixtureConfig(reg=1e-6)
 SIZES = range(DEFAULT.components[0], DEFAULT.components[1] + 1)
@@ -96,7 +96,7 @@ def scikit_mixtures(points: np.ndarray) -> list[GaussianMixture]:
 def against_scikit_learn(points: jax.Array, rounds: int) -> dict[str, Any]:
     """Ten mixtures, and ten exact silhouettes of the same labels, of one rollout [p, d]."""
     array, valid = np.asarray(points), jnp.ones(len(points), bool)
-    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, SIZES))
+    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, SIZES, Rules()))
     labels = fits(points).labels
     scores = jax.jit(lambda points, labels: silhouettes(points, labels, SIZES, valid))
     rows = [np.asarray(row) for row in labels]

@@ -375,8 +375,8 @@ def test_screening_chooses_the_size_and_the_mixture_of_a_thorough_fit() -> None:
     points = jnp.asarray(
         centres[rng.integers(0, 4, (W, T * 20))] + rng.normal(size=(W, T * 20, 3)), jnp.float32
     )
-    exact = MixtureConfig(window=W, components=(2, 5), silhouette_rows=None, screening_points=None)
-    screened = dataclasses.replace(exact, screening_points=60, screening_margin=0.02)
+    exact = MixtureConfig(window=W, components=(2, 5), silhouette_rows=None, screening_steps=None)
+    screened = dataclasses.replace(exact, screening_steps=2, screening_points=60, screening_candidates=2)
     results = {}
     for name, config in {"exact": exact, "screened": screened}.items():
         state = coverage.push(

@@ -17,7 +17,9 @@ MESH = level_mesh(2)
     "config",
     [
         MixtureConfig(window=4, components=(2, 4), silhouette_rows=None),
-        MixtureConfig(window=4, components=(2, 4), silhouette_rows=30, screening_points=40),
+        MixtureConfig(
+            window=4, components=(2, 4), silhouette_rows=30, screening_steps=2, screening_candidates=2
+        ),
         MixtureConfig(window=4, components=(2, 4), covariance="tied", silhouette_rows=None),
         NeighboursConfig(window=4),
     ],
@@ -39,7 +41,7 @@ def test_a_fit_by_two_devices_is_that_of_one(config: CoverageConfig) -> None:
 
 def test_loops_of_a_fit_by_two_devices_exchange_nothing() -> None:
     """On busy cores XLA takes a late partner for a deadlock: exchanges must be few, and outside of loops."""
-    config = MixtureConfig(window=4, components=(2, 6), screening_points=40, silhouette_rows=30)
+    config = MixtureConfig(window=4, components=(2, 6), screening_steps=2, silhouette_rows=30)
     state = coverage.init(config, 30, 3)
     traced = jax.make_jaxpr(lambda state, key: coverage.fit(config, state, key, MESH))(
         state, jax.random.key(0)

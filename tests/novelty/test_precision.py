@@ -1,6 +1,7 @@
 """Single precision must not show: far clusters, small regularisers, constant columns and near copies."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,7 +21,19 @@ K, STEPS = 3, 12
 KEY = jax.random.key(0)
 COLUMNS = ("plain", "one-hot", "sparse", "constant")
 
-fit_sizes = jax.jit(mixture.fit_sizes, static_argnames=("sizes", "covariance"))
+
+@partial(jax.jit, static_argnames=("sizes", "covariance"))
+def fit_sizes(
+    points: jax.Array,
+    sizes: range,
+    covariance: CovarianceName,
+    reg: float,
+    steps: int = STEPS,
+    previous: Any = None,
+) -> mixture.Fits:
+    """Fits of so many steps, whether they have converged or not."""
+    rules = mixture.Rules(covariance, reg, -1.0, steps)
+    return mixture.fit_sizes(KEY, points, jnp.ones(len(points), bool), sizes, rules, previous)
 
 
 def clusters(seed: int, n: int, d: int, separation: float, columns: str) -> tuple[np.ndarray, np.ndarray]:
@@ -86,17 +99,8 @@ def test_a_fit_is_as_likely_as_scikit_learns_from_the_same_start(
             points, which = clusters(number, n, d, separation, columns)
             start = around(points, which, kind, reg)
             theirs = scikit(points, start, kind, reg)
-            fits = fit_sizes(
-                KEY,
-                jnp.asarray(points),
-                jnp.ones(n, bool),
-                range(K, K + 1),
-                kind,
-                reg,
-                -1.0,
-                STEPS,
-                as_previous(start),
-            )
+            previous = as_previous(start)
+            fits = fit_sizes(jnp.asarray(points), range(K, K + 1), kind, reg, previous=previous)
             expected = theirs.score(points.astype(np.float64))
             assert float(fits.log_likelihood[0]) == pytest.approx(expected, abs=1e-3), (
                 separation,
@@ -112,10 +116,7 @@ def test_full_covariances_are_fitted_wherever_scikit_learn_fits_them(kind: Covar
     free = 3.0 * rng.normal(size=(6, 5))[rng.integers(0, 6, 300)] + rng.normal(size=(300, 5))
     points = np.concatenate([free, free @ rng.normal(size=(5, 5)), np.full((300, 2), 0.7)], axis=1)
     points, sizes = points.astype(np.float32), range(2, 8)
-    begin, end = (
-        fit_sizes(KEY, jnp.asarray(points), jnp.ones(300, bool), sizes, kind, 1e-6, -1.0, steps)
-        for steps in (0, STEPS)
-    )
+    begin, end = (fit_sizes(jnp.asarray(points), sizes, kind, 1e-6, steps) for steps in (0, STEPS))
     assert np.asarray(end.ok).all()
     for row, size in enumerate(sizes):
         start = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row], np.float64), begin.mixtures)
@@ -139,7 +140,7 @@ def test_full_covariances_are_fitted_wherever_scikit_learn_fits_them(kind: Covar
 def test_densities_can_be_batched() -> None:
     """Double precision inside of a batched condition: JAX would round it to single precision, and refuse."""
     points = jnp.asarray(clusters(0, 50, 2, 1e4, "plain")[0])
-    fits = fit_sizes(KEY, points, jnp.ones(50, bool), range(K, K + 1), "diag", 1e-2)
+    fits = fit_sizes(points, range(K, K + 1), "diag", 1e-2)
     both = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf + 0.1]), fits.mixtures)
     batched = jax.vmap(lambda chosen: mixture.log_density(chosen, points, "diag"))(both)
     for row in range(2):
@@ -162,7 +163,7 @@ def test_likelihood_does_not_fall_with_the_smallest_regulariser(columns: str, ki
     """From the library's own start, at the walker's regulariser and in the walker's dimensions."""
     points, previous, likelihood = jnp.asarray(clusters(0, 400, 28, 30.0, columns)[0]), None, -np.inf
     for _ in range(15):
-        fits = fit_sizes(KEY, points, jnp.ones(400, bool), range(6, 7), kind, 1e-6, -1.0, 1, previous)
+        fits = fit_sizes(points, range(6, 7), kind, 1e-6, 1, previous)
         assert float(fits.log_likelihood[0]) >= likelihood - 1e-5
         previous, likelihood = (fits.mixtures, fits.ok), float(fits.log_likelihood[0])
 

@@ -38,10 +38,12 @@ class MixtureConfig:
     # The silhouette is computed for so many points, drawn uniformly, from which (and from a cheap relative of
     # it that is known for all points) its mean over all is estimated; None: for all, as in the paper.
     silhouette_rows: int | None = setting(256, minimum=1, maximum=10**8)
-    # Every size is first fitted to so many points, drawn uniformly, and only those whose silhouette comes
-    # within the margin of the best are fitted to all, from the same centres; None: all are, as in the paper.
-    screening_points: int | None = setting(1024, minimum=1, maximum=10**8)
-    screening_margin: float = setting(0.04, minimum=0.0, maximum=1e30)
+    # All sizes take so many steps, and are compared by rough silhouettes of so many points, drawn uniformly.
+    # Only the best go on: at most so many, and within the margin. None: all go on, as in the paper.
+    screening_steps: int | None = setting(4, minimum=1, maximum=10**6)
+    screening_points: int = setting(2048, minimum=1, maximum=10**8)
+    screening_candidates: int = setting(4, minimum=1, maximum=1000)
+    screening_margin: float = setting(0.05, minimum=0.0, maximum=1e30)
     # Start each fit from the previous one with as many components instead of from new centres.
     warm_start: bool = False
     # Mixtures of so many principal axes, with equal noise off them; None: of the points as they are.

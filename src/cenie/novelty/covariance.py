@@ -1,7 +1,8 @@
 """The four shapes of covariance of a Gaussian mixture, each as the same few functions.
 
 Points are rows, relative to an origin near their mean, and zero where they are missing; responsibilities
-are zero there too. Everything expensive is a matrix product over all points at once.
+are zero there too. Everything expensive is a matrix product over all points at once. What belongs to a
+component and a point has the points last, so that sums over components run over whole rows.
 
 A covariance is kept as its whitening W: points of this covariance, times W, have the covariance 1, and W W^T
 is its inverse. That needs half as many digits as the covariance itself, whose largest and smallest variances
@@ -23,9 +24,12 @@ from cenie.novelty.precision import in_double_precision
 
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 
+ONE_POINT = 0.99
+"""The fewest points of a component that EM moves. Rounding may leave a little less than one."""
+
 
 class Assigned(NamedTuple):
-    """Points shared out among `k` components: responsibilities [n, k] and their sums [k].
+    """Points shared out among `k` components: responsibilities [k, n] and their sums [k].
 
     If there are `centres` [k, d], components lie there and not at the mean of their points.
     """
@@ -39,7 +43,7 @@ class Shape(NamedTuple):
     """What EM needs to know of a shape of covariance, for `k` components in `d` dimensions.
 
     `prepare(points [n, d])` computes whatever does not change during EM.
-    `log_gaussians(prepared, means [k, d], whitening)` are the log-densities [n, k].
+    `log_gaussians(prepared, means [k, d], whitening)` are the log-densities [k, n].
     `estimate(prepared, assigned, reg)` are means [k, d] and whitening.
     `unit(k, d)` is the whitening of covariances 1; `per_component` says whether it has an axis of components.
     `covariances(whitening)` are the covariances in the shape of scikit-learn, from and to NumPy.
@@ -68,51 +72,53 @@ _LARGEST_LEVERAGE = 3e3
 point. A maze student's states have some hundreds."""
 
 
-def _with_squares(points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    both = _beside_squares(points)
-    # A transposed copy makes the estimate a fast product. XLA would undo this, and the order of the
-    # factors, were it not for barriers here and after the product.
-    return both, lax.optimization_barrier(both.T)
+def _with_squares(points: jax.Array) -> jax.Array:
+    """Columns and their squares [2 d, n]. Transposed, both products of a step are fast."""
+    columns = points.T
+    return jnp.concatenate([columns, jnp.square(columns)])
 
 
-def _beside_squares(points: jax.Array) -> jax.Array:
-    return jnp.concatenate([points, jnp.square(points)], axis=1)
+def _double_with_squares(prepared: jax.Array) -> jax.Array:
+    """The same in double precision: squares anew, for theirs are rounded."""
+    columns = prepared[: len(prepared) // 2]
+    return jnp.concatenate([columns, jnp.square(columns)])
 
 
 def _is_single_enough(means: jax.Array, whitening: jax.Array) -> jax.Array:
     return jnp.max(jnp.sum(jnp.square(means * whitening), axis=1)) <= _LARGEST_LEVERAGE
 
 
-def _diagonal_log_gaussians(
-    prepared: tuple[jax.Array, jax.Array], means: jax.Array, whitening: jax.Array
-) -> jax.Array:
+def _diagonal_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
     return lax.cond(
         _is_single_enough(means, whitening),
-        lambda: _expanded_log_gaussians(prepared[0], means, whitening),
-        lambda: _double_log_gaussians(prepared[0][:, : means.shape[1]], means, whitening),
+        _expanded_log_gaussians,
+        _double_log_gaussians,
+        prepared,
+        means,
+        whitening,
     )
 
 
-def _expanded_log_gaussians(both: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
+def _expanded_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
     precisions = jnp.square(whitening)
     factors = jnp.concatenate([means * precisions, -0.5 * precisions], axis=1)
     constant = jnp.sum(jnp.square(means) * precisions - jnp.log(precisions) + _LOG_TWO_PI, axis=1)
-    return both @ factors.T - 0.5 * constant
+    return factors @ prepared - 0.5 * constant[:, None]
 
 
 @in_double_precision
-def _double_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
-    return _expanded_log_gaussians(_beside_squares(points), means, whitening)
+def _double_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
+    return _expanded_log_gaussians(_double_with_squares(prepared), means, whitening)
 
 
 def _diagonal_estimate(
-    prepared: tuple[jax.Array, jax.Array], assigned: Assigned, reg: float | jax.Array
+    prepared: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return _variance_estimate(prepared, assigned, reg, lambda variances: variances)
 
 
 def _variance_estimate(
-    prepared: tuple[jax.Array, jax.Array],
+    prepared: jax.Array,
     assigned: Assigned,
     reg: float | jax.Array,
     shaped: Callable[[jax.Array], jax.Array],
@@ -120,23 +126,22 @@ def _variance_estimate(
     """Means and whitening; the variances [k, d] are brought into shape before."""
 
     def from_sums(sums: jax.Array, assigned: Assigned, reg: float | jax.Array) -> tuple[jax.Array, jax.Array]:
-        average, square = jnp.split(sums.T / _at_least_one(assigned.counts)[:, None], 2, axis=1)
+        average, square = jnp.split(sums / _at_least_one(assigned.counts)[:, None], 2, axis=1)
         # Rounding may leave less than nothing where a column is constant.
         variances = jnp.maximum(square - jnp.square(average), 0.0)
         means = average if assigned.centres is None else assigned.centres
         return means, 1.0 / jnp.sqrt(shaped(variances + jnp.square(average - means)) + reg)
 
     @in_double_precision
-    def again(points: jax.Array, assigned: Assigned, reg: float | jax.Array) -> tuple[jax.Array, jax.Array]:
-        assigned = assigned._replace(counts=jnp.sum(assigned.responsibilities, axis=0))
-        return from_sums(_beside_squares(points).T @ assigned.responsibilities, assigned, reg)
+    def again(prepared: jax.Array, assigned: Assigned, reg: float | jax.Array) -> tuple[jax.Array, jax.Array]:
+        assigned = assigned._replace(counts=jnp.sum(assigned.responsibilities, axis=1))
+        return from_sums(assigned.responsibilities @ _double_with_squares(prepared).T, assigned, reg)
 
-    sums = lax.optimization_barrier(prepared[1] @ assigned.responsibilities)
-    means, whitening = from_sums(sums, assigned, reg)
+    means, whitening = from_sums(assigned.responsibilities @ prepared.T, assigned, reg)
     return lax.cond(
         _is_single_enough(means, whitening),
         lambda: (means, whitening),
-        lambda: again(prepared[0][:, : means.shape[1]], assigned, reg),
+        lambda: again(prepared, assigned, reg),
     )
 
 
@@ -156,7 +161,7 @@ _DIAGONAL = Shape(
 
 
 def _spherical_estimate(
-    prepared: tuple[jax.Array, jax.Array], assigned: Assigned, reg: float | jax.Array
+    prepared: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     def equal(variances: jax.Array) -> jax.Array:
         return jnp.broadcast_to(jnp.mean(variances, axis=1, keepdims=True), variances.shape)
@@ -180,21 +185,21 @@ def _full_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Arra
         distances = jnp.sum(jnp.square((points - mean) @ whitening), axis=1)
         return _log_gaussian(distances, whitening)
 
-    return lax.map(of_component, (means, whitening)).T
+    return lax.map(of_component, (means, whitening))
 
 
 @in_double_precision
 def _full_estimate(
     points: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    share = assigned.responsibilities / _at_least_one(jnp.sum(assigned.responsibilities, axis=0))
-    means = share.T @ points if assigned.centres is None else assigned.centres
+    share = assigned.responsibilities / _at_least_one(jnp.sum(assigned.responsibilities, axis=1))[:, None]
+    means = share @ points if assigned.centres is None else assigned.centres
 
     def of_component(component: tuple[jax.Array, jax.Array]) -> jax.Array:
         weights, mean = component
         return _whitening(_scatter(points, weights, mean), reg)
 
-    return means, lax.map(of_component, (share.T, means))
+    return means, lax.map(of_component, (share, means))
 
 
 _FULL = Shape(
@@ -216,9 +221,9 @@ _FULL = Shape(
 def _tied_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
     white, centres = points @ whitening, means @ whitening
     distances = (
-        jnp.sum(jnp.square(white), axis=1)[:, None]
-        - 2.0 * white @ centres.T
-        + jnp.sum(jnp.square(centres), axis=1)
+        jnp.sum(jnp.square(white), axis=1)
+        - 2.0 * centres @ white.T
+        + jnp.sum(jnp.square(centres), axis=1)[:, None]
     )
     return _log_gaussian(jnp.maximum(distances, 0.0), whitening)
 
@@ -227,8 +232,8 @@ def _tied_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Arra
 def _tied_estimate(
     points: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    counts = jnp.sum(assigned.responsibilities, axis=0)
-    average = (assigned.responsibilities / _at_least_one(counts)).T @ points
+    counts = jnp.sum(assigned.responsibilities, axis=1)
+    average = (assigned.responsibilities / _at_least_one(counts)[:, None]) @ points
     means = average if assigned.centres is None else assigned.centres
     weights = assigned.responsibilities / _at_least_one(jnp.sum(counts))
 
@@ -236,7 +241,7 @@ def _tied_estimate(
         return total + _scatter(points, *component), None
 
     nothing = jnp.zeros((points.shape[1], points.shape[1]), points.dtype)
-    return means, _whitening(lax.scan(add, nothing, (weights.T, means))[0], reg)
+    return means, _whitening(lax.scan(add, nothing, (weights, means))[0], reg)
 
 
 _TIED = Shape(
@@ -276,7 +281,7 @@ def _square_of(factors: np.ndarray) -> np.ndarray:
 
 def _at_least_one(counts: jax.Array) -> jax.Array:
     """EM keeps no component of less than one point, so that this only guards divisions."""
-    return jnp.maximum(counts, 1.0)
+    return jnp.maximum(counts, ONE_POINT)
 
 
 SHAPES: dict[CovarianceName, Shape] = {

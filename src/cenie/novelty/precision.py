@@ -36,9 +36,9 @@ def mean_where(mask: jax.Array, values: jax.Array) -> jax.Array:
 
 
 @in_double_precision
-def column_sums(array: jax.Array) -> jax.Array:
-    """The sums [c] of an array [n, c]. Numbers just below 1 are all rounded the same way."""
-    return jnp.sum(array, axis=0)
+def row_sums(array: jax.Array) -> jax.Array:
+    """The sums [c] of an array [c, n]. Thousands of numbers just below 1 would be rounded alike."""
+    return jnp.sum(array, axis=1)
 
 
 def _cast(tree: Any, kind: Any) -> Any:
