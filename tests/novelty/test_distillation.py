@@ -25,7 +25,7 @@ def test_adam_is_adam() -> None:
         )
         updates, state = optimiser.update(gradient, state)
         expected = optax.apply_updates(expected, updates)
-        ours = distillation.adam(*ours, gradient, jnp.int32(number), 0.1)
+        ours = distillation.adam(*ours, gradient=gradient, number=jnp.int32(number), rate=0.1)
     for a, b in zip(jax.tree.leaves(ours[0]), jax.tree.leaves(expected)):
         np.testing.assert_allclose(a, b, rtol=1e-5)
 

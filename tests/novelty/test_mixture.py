@@ -38,7 +38,7 @@ def fit_sizes(
     previous: Any = None,
 ) -> Fits:
     rules = mixture.Rules(covariance, reg, tolerance, max_iterations)
-    return mixture.fit_sizes(key, points, valid, sizes, rules, previous)
+    return mixture.fit_sizes(key, points, valid, sizes=sizes, rules=rules, previous=previous)
 
 
 log_density = jax.jit(mixture.log_density, static_argnames="covariance")

@@ -195,6 +195,7 @@ def fit_sizes(
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
+    *,
     sizes: range,
     rules: Rules,
     previous: tuple[Mixture, jax.Array] | None = None,

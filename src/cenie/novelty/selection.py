@@ -41,6 +41,7 @@ def fit(
     config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: MixtureModel,
     devices: Devices | None = None,
@@ -146,7 +147,9 @@ def _scores(
     """Higher is better [m]; of equal scores the smaller size wins."""
     if config.selection == "silhouette":
         rows = config.silhouette_rows
-        return silhouettes(problem.points, fits.labels, sizes, problem.valid, key, rows, devices)
+        return silhouettes(
+            problem.points, fits.labels, sizes, valid=problem.valid, key=key, rows=rows, devices=devices
+        )
     dimensions = problem.points.shape[1]
     parameters = jnp.array([mixture.count_parameters(k, dimensions, config.covariance) for k in sizes])
     price = 2.0 if config.selection == "aic" else jnp.log(problem.total)

@@ -35,6 +35,7 @@ def silhouettes(
     points: jax.Array,
     labels: jax.Array,
     clusters: Sequence[int],
+    *,
     valid: jax.Array,
     key: jax.Array | None = None,
     rows: int | None = None,
