@@ -160,6 +160,7 @@ def advance(
     problem: Problem,
     progress: Progress,
     wanted: jax.Array,
+    *,
     iterations: int | jax.Array,
     most: Sequence[int],
     devices: Devices | None = None,
@@ -204,7 +205,9 @@ def fit_sizes(
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
     progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
-    progress = advance(problem, progress, jnp.ones(len(sizes), bool), rules.max_iterations, most)
+    progress = advance(
+        problem, progress, jnp.ones(len(sizes), bool), iterations=rules.max_iterations, most=most
+    )
     return judge(problem, progress, most)
 
 

@@ -62,7 +62,9 @@ def fit(
         judged = _screened(config, draw_key, score_key, problem, progress, devices)
     else:
         everything, most = jnp.ones(len(sizes), bool), sizes[::-1]
-        progress = mixture.advance(problem, progress, everything, rules.max_iterations, most, devices)
+        progress = mixture.advance(
+            problem, progress, everything, iterations=rules.max_iterations, most=most, devices=devices
+        )
         fits = mixture.judge(problem, progress, most, devices)
         judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes, devices), fits.ok)
     fits = judged.fits
@@ -110,7 +112,7 @@ def _screened(
     sizes, steps = sizes_of(config), config.screening_steps
     assert steps is not None
     most, everything = sizes[::-1], jnp.ones(len(sizes), bool)
-    progress = mixture.advance(problem, progress, everything, steps, most, devices)
+    progress = mixture.advance(problem, progress, everything, iterations=steps, most=most, devices=devices)
     count = min(config.screening_points, len(problem.points))
     sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
     rough = mixture.judge(sample, progress, most, devices)
@@ -121,7 +123,9 @@ def _screened(
     index = jnp.sort(jax.lax.top_k(rough_scores, len(few))[1], descending=True)
     wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
     finalists = jax.tree.map(lambda leaf: leaf[index], progress)
-    finalists = mixture.advance(problem, finalists, wanted, config.max_iterations, few, devices)
+    finalists = mixture.advance(
+        problem, finalists, wanted, iterations=config.max_iterations, most=few, devices=devices
+    )
     fits = mixture.judge(problem, finalists, few, devices)
     scores = _scores(config, score_key, problem, fits, few, devices)
     eligible = fits.ok & wanted
