@@ -96,9 +96,9 @@ def scikit_mixtures(points: np.ndarray) -> list[GaussianMixture]:
 def against_scikit_learn(points: jax.Array, rounds: int) -> dict[str, Any]:
     """Ten mixtures, and ten exact silhouettes of the same labels, of one rollout [p, d]."""
     array, valid = np.asarray(points), jnp.ones(len(points), bool)
-    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, SIZES, Rules()))
+    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, sizes=SIZES, rules=Rules()))
     labels = fits(points).labels
-    scores = jax.jit(lambda points, labels: silhouettes(points, labels, SIZES, valid))
+    scores = jax.jit(lambda points, labels: silhouettes(points, labels, SIZES, valid=valid))
     rows = [np.asarray(row) for row in labels]
     mixtures = timed({"cenie": lambda: fits(points), "sklearn": lambda: bare(scikit_mixtures, array)}, rounds)
     compared = {

@@ -38,7 +38,7 @@ def fit_sizes(
     previous: Any = None,
 ) -> Fits:
     rules = mixture.Rules(covariance, reg, tolerance, max_iterations)
-    return mixture.fit_sizes(key, points, valid, sizes, rules, previous)
+    return mixture.fit_sizes(key, points, valid, sizes=sizes, rules=rules, previous=previous)
 
 
 log_density = jax.jit(mixture.log_density, static_argnames="covariance")
@@ -269,7 +269,7 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
         problem = mixture.pose(points, valid, mixture.Rules(kind, REG))
         chain = kmeans.chain(KEY, problem.points, valid, sizes[-1])
         progress = mixture.begin(problem, chain, sizes)
-        progress = mixture.advance(problem, progress, wanted, 100, sizes[::-1])
+        progress = mixture.advance(problem, progress, wanted, iterations=100, most=sizes[::-1])
         return mixture.judge(problem, progress, sizes[::-1])
 
     everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
@@ -292,7 +292,8 @@ def test_a_fit_in_two_parts_is_the_same_fit() -> None:
         problem = mixture.pose(points, valid, mixture.Rules("diag", REG))
         progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 5), sizes)
         for stop in stops:
-            progress = mixture.advance(problem, progress, jnp.ones(4, bool), stop, sizes[::-1])
+            everything = jnp.ones(4, bool)
+            progress = mixture.advance(problem, progress, everything, iterations=stop, most=sizes[::-1])
         return mixture.judge(problem, progress, sizes[::-1])
 
     whole, parts = fit_with((100,)), fit_with((3, 4, 100))

@@ -16,7 +16,7 @@ def fitted(
     points: np.ndarray, valid: np.ndarray, config: NeighboursConfig = CONFIG
 ) -> neighbours.NeighboursModel:
     start = neighbours.init(config, points.shape[1])
-    result = neighbours.fit(config, KEY, jnp.asarray(points), jnp.asarray(valid), start)
+    result = neighbours.fit(config, KEY, jnp.asarray(points), valid=jnp.asarray(valid), previous=start)
     assert bool(result.ok)
     assert int(result.diagnostics["kept"]) == min(valid.sum(), config.kept)
     return result.model

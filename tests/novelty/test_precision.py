@@ -33,7 +33,9 @@ def fit_sizes(
 ) -> mixture.Fits:
     """Fits of so many steps, whether they have converged or not."""
     rules = mixture.Rules(covariance, reg, -1.0, steps)
-    return mixture.fit_sizes(KEY, points, jnp.ones(len(points), bool), sizes, rules, previous)
+    return mixture.fit_sizes(
+        KEY, points, jnp.ones(len(points), bool), sizes=sizes, rules=rules, previous=previous
+    )
 
 
 def clusters(seed: int, n: int, d: int, separation: float, columns: str) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +192,7 @@ def halved(points: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 def scores_of(points: np.ndarray, labels: np.ndarray, **how: Any) -> float:
     counts, valid = (int(labels.max()) + 1,), jnp.ones(len(labels), bool)
-    return float(silhouettes(jnp.asarray(points), jnp.asarray(labels)[None], counts, valid, **how)[0])
+    return float(silhouettes(jnp.asarray(points), jnp.asarray(labels)[None], counts, valid=valid, **how)[0])
 
 
 @pytest.mark.parametrize("rows", [None, 299], ids=["all rows", "some rows"])

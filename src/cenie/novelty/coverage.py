@@ -59,7 +59,10 @@ def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> Cove
     mask = jax.ShapeDtypeStruct(flat.shape[:1], valid.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
     fitted = jax.eval_shape(
-        lambda key, points, valid: model.fit(config, key, points, valid, start, None), key, flat, mask
+        lambda key, points, valid: model.fit(config, key, points, valid=valid, previous=start),
+        key,
+        flat,
+        mask,
     )
     return CoverageState(
         points=points,
@@ -101,7 +104,7 @@ def fit(
         if count < valid.size:
             index, valid = drawn(draw_key, valid, count)
             points = jnp.where(valid[:, None], points[index], 0.0)
-        return model_of(config).fit(config, fit_key, points, valid, model, devices)
+        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model, devices=devices)
 
     new = side_by_side(mesh, fit_on, state.points, state.valid, state.model, key)
     return state._replace(

@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from cenie.devices import Devices
-
 
 class Fitted(NamedTuple):
     """A new model, whether it may be used, and what is worth knowing of the fit.
@@ -24,7 +22,7 @@ class CoverageModel(NamedTuple):
 
     Its settings are a record of its own.
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
-    `fit(config, key, points [n, d], valid [n], previous, devices)` never raises and may look at the
+    `fit(config, key, points [n, d], *, valid [n], previous, devices=None)` never raises and may look at the
     previous model. Points are finite, and zero where they are not valid; there may be no valid point at
     all. Every device has all points and must return the same; it may share out work (see `cenie.devices`).
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
@@ -32,5 +30,5 @@ class CoverageModel(NamedTuple):
     """
 
     init: Callable[[Any, int], Any]
-    fit: Callable[[Any, jax.Array, jax.Array, jax.Array, Any, Devices | None], Fitted]
+    fit: Callable[..., Fitted]
     log_density: Callable[[Any, Any, jax.Array], jax.Array]

@@ -160,6 +160,7 @@ def advance(
     problem: Problem,
     progress: Progress,
     wanted: jax.Array,
+    *,
     iterations: int | jax.Array,
     most: Sequence[int],
     devices: Devices | None = None,
@@ -195,6 +196,7 @@ def fit_sizes(
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
+    *,
     sizes: range,
     rules: Rules,
     previous: tuple[Mixture, jax.Array] | None = None,
@@ -203,7 +205,8 @@ def fit_sizes(
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
     progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
-    progress = advance(problem, progress, jnp.ones(len(sizes), bool), rules.max_iterations, most)
+    everything = jnp.ones(len(sizes), bool)
+    progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
     return judge(problem, progress, most)
 
 

@@ -33,6 +33,7 @@ def fit(
     config: NeighboursConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: NeighboursModel,
     devices: Devices | None = None,

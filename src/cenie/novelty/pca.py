@@ -40,6 +40,7 @@ def fit(
     config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: PcaModel,
     devices: Devices | None = None,
@@ -56,7 +57,7 @@ def fit(
     axes = _signed(directions[:, ::-1][:, :kept])
     variances = jnp.maximum(variances[::-1], 0.0)
     noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
-    inner = selection.fit(config, key, inside @ axes, valid, previous.inner, devices)
+    inner = selection.fit(config, key, inside @ axes, valid=valid, previous=previous.inner, devices=devices)
     explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
     return Fitted(
         model=PcaModel(origin, axes, noise, inner.model),

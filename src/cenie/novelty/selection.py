@@ -41,6 +41,7 @@ def fit(
     config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: MixtureModel,
     devices: Devices | None = None,
@@ -61,7 +62,9 @@ def fit(
         judged = _screened(config, draw_key, score_key, problem, progress, devices)
     else:
         everything, most = jnp.ones(len(sizes), bool), sizes[::-1]
-        progress = mixture.advance(problem, progress, everything, rules.max_iterations, most, devices)
+        progress = mixture.advance(
+            problem, progress, everything, iterations=rules.max_iterations, most=most, devices=devices
+        )
         fits = mixture.judge(problem, progress, most, devices)
         judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes, devices), fits.ok)
     fits = judged.fits
@@ -109,7 +112,7 @@ def _screened(
     sizes, steps = sizes_of(config), config.screening_steps
     assert steps is not None
     most, everything = sizes[::-1], jnp.ones(len(sizes), bool)
-    progress = mixture.advance(problem, progress, everything, steps, most, devices)
+    progress = mixture.advance(problem, progress, everything, iterations=steps, most=most, devices=devices)
     count = min(config.screening_points, len(problem.points))
     sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
     rough = mixture.judge(sample, progress, most, devices)
@@ -120,7 +123,9 @@ def _screened(
     index = jnp.sort(jax.lax.top_k(rough_scores, len(few))[1], descending=True)
     wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
     finalists = jax.tree.map(lambda leaf: leaf[index], progress)
-    finalists = mixture.advance(problem, finalists, wanted, config.max_iterations, few, devices)
+    finalists = mixture.advance(
+        problem, finalists, wanted, iterations=config.max_iterations, most=few, devices=devices
+    )
     fits = mixture.judge(problem, finalists, few, devices)
     scores = _scores(config, score_key, problem, fits, few, devices)
     eligible = fits.ok & wanted
@@ -145,8 +150,8 @@ def _scores(
 ) -> jax.Array:
     """Higher is better [m]; of equal scores the smaller size wins."""
     if config.selection == "silhouette":
-        rows = config.silhouette_rows
-        return silhouettes(problem.points, fits.labels, sizes, problem.valid, key, rows, devices)
+        how = {"valid": problem.valid, "key": key, "rows": config.silhouette_rows, "devices": devices}
+        return silhouettes(problem.points, fits.labels, sizes, **how)
     dimensions = problem.points.shape[1]
     parameters = jnp.array([mixture.count_parameters(k, dimensions, config.covariance) for k in sizes])
     price = 2.0 if config.selection == "aic" else jnp.log(problem.total)

@@ -36,6 +36,7 @@ def silhouettes(
     points: jax.Array,
     labels: jax.Array,
     clusters: Sequence[int],
+    *,
     valid: jax.Array,
     key: jax.Array | None = None,
     rows: int | None = None,
