@@ -292,9 +292,8 @@ def test_a_fit_in_two_parts_is_the_same_fit() -> None:
         problem = mixture.pose(points, valid, mixture.Rules("diag", REG))
         progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 5), sizes)
         for stop in stops:
-            progress = mixture.advance(
-                problem, progress, jnp.ones(4, bool), iterations=stop, most=sizes[::-1]
-            )
+            everything = jnp.ones(4, bool)
+            progress = mixture.advance(problem, progress, everything, iterations=stop, most=sizes[::-1])
         return mixture.judge(problem, progress, sizes[::-1])
 
     whole, parts = fit_with((100,)), fit_with((3, 4, 100))

@@ -21,7 +21,7 @@ def stretched(seed: int, n: int = 200, d: int = 5) -> np.ndarray:
 
 def fitted(config: MixtureConfig, points: np.ndarray, valid: np.ndarray | None = None) -> pca.PcaModel:
     mask = jnp.ones(len(points), bool) if valid is None else jnp.asarray(valid)
-    result = fit(config, KEY, jnp.asarray(points), mask, pca.init(config, points.shape[1]))
+    result = fit(config, KEY, jnp.asarray(points), valid=mask, previous=pca.init(config, points.shape[1]))
     assert bool(result.ok)
     return result.model
 

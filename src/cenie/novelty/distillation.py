@@ -84,7 +84,7 @@ def fit(
         uniform = jax.random.uniform(jax.random.fold_in(batch_key, number), (config.batch,))
         batch = order[jnp.minimum((uniform * count).astype(jnp.int32), jnp.maximum(count - 1, 0))]
         gradient = jax.grad(loss)(training[0], inputs[batch], goals[batch])
-        return adam(*training, gradient=gradient, number=number + 1, rate=config.learning_rate), None
+        return adam(training, gradient, number + 1, config.learning_rate), None
 
     zeros = jax.tree.map(jnp.zeros_like, start)
     (predictor, _, _), _ = lax.scan(step, (start, zeros, zeros), jnp.arange(config.steps))
@@ -103,10 +103,9 @@ def log_density(config: DistillationConfig, model: DistillationModel, points: ja
     return -_error(model.predictor, inputs, _outputs(model.target, inputs))
 
 
-def adam(
-    layers: Layers, first: Layers, second: Layers, *, gradient: Layers, number: jax.Array, rate: float
-) -> _Training:
+def adam(training: _Training, gradient: Layers, number: jax.Array, rate: float) -> _Training:
     """One step of Adam, the `number`-th from 1: new parameters and running moments of the gradient."""
+    layers, first, second = training
     first = jax.tree.map(lambda m, g: _FIRST_DECAY * m + (1.0 - _FIRST_DECAY) * g, first, gradient)
     second = jax.tree.map(lambda v, g: _SECOND_DECAY * v + (1.0 - _SECOND_DECAY) * g * g, second, gradient)
     first_share, second_share = 1.0 - _FIRST_DECAY**number, 1.0 - _SECOND_DECAY**number

@@ -205,9 +205,8 @@ def fit_sizes(
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
     progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
-    progress = advance(
-        problem, progress, jnp.ones(len(sizes), bool), iterations=rules.max_iterations, most=most
-    )
+    everything = jnp.ones(len(sizes), bool)
+    progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
     return judge(problem, progress, most)
 
 

@@ -150,10 +150,8 @@ def _scores(
 ) -> jax.Array:
     """Higher is better [m]; of equal scores the smaller size wins."""
     if config.selection == "silhouette":
-        rows = config.silhouette_rows
-        return silhouettes(
-            problem.points, fits.labels, sizes, valid=problem.valid, key=key, rows=rows, devices=devices
-        )
+        how = {"valid": problem.valid, "key": key, "rows": config.silhouette_rows, "devices": devices}
+        return silhouettes(problem.points, fits.labels, sizes, **how)
     dimensions = problem.points.shape[1]
     parameters = jnp.array([mixture.count_parameters(k, dimensions, config.covariance) for k in sizes])
     price = 2.0 if config.selection == "aic" else jnp.log(problem.total)

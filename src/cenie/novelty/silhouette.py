@@ -10,6 +10,7 @@ tells how far they are in the other. On the states of a maze student this divide
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -51,22 +52,15 @@ def silhouettes(
     clustering = _clustered(points, labels, clusters, valid)
     if rows is None or rows >= points.shape[0]:
         sums = _sums_between_all(clustering, devices)
-        scores = shared(
-            devices,
-            lambda sums, own: _scores(_per_member(sums, own, clustering), own, clustering),
-            sums,
-            clustering.members,
-        )
+        scores = shared(devices, partial(_scores_of_sums, clustering), sums.T, clustering.labels)
         return _where_compared(clustering, _mean_over(scores, valid))
     assert key is not None, "rows are drawn with a key"
     index, taken = drawn(key, valid, rows)
 
-    def exact(rows: jax.Array, index: jax.Array, own: jax.Array) -> jax.Array:
-        return _scores(
-            _per_member(_sums_from_rows(rows, index, clustering), own, clustering), own, clustering
-        )
+    def exact(rows: jax.Array, index: jax.Array, labels: jax.Array) -> jax.Array:
+        return _scores_of_sums(clustering, _sums_from_rows(rows, index, clustering).T, labels)
 
-    scores = shared(devices, exact, clustering.points[index], index, clustering.members[index])
+    scores = shared(devices, exact, clustering.points[index], index, clustering.labels[index])
     relatives = _rough_scores(clustering, devices)
     correction = _mean_over(relatives, valid) - _mean_over(relatives[index], taken)
     return _where_compared(clustering, _mean_over(scores, taken) + correction)
@@ -85,14 +79,15 @@ def rough_silhouettes(
 
 
 class _Clustering(NamedTuple):
-    """Points [n, d] around their middle, memberships [n, c] of the clusters of all labelings side by side,
-    and how many of these columns belong to each labeling.
+    """Points [n, d] around their middle, their labels [n, m] (-1 if they are missing), memberships [c, n] of
+    the clusters of all labelings side by side, and how many of these clusters belong to each labeling.
 
     `sizes` [c], `sums` [c, d] and `squares` [c] are the clusters' sums of 1, of points and of their squared
     lengths. `single` says whether single precision is enough for distances.
     """
 
     points: jax.Array
+    labels: jax.Array
     members: jax.Array
     clusters: Sequence[int]
     sizes: jax.Array
@@ -105,17 +100,24 @@ def _clustered(
     points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array
 ) -> _Clustering:
     inside = jnp.where(valid[:, None], points - centre(points, valid), 0.0)
+    labels = jnp.where(valid[:, None], labels.T, -1)
+    members = _members(labels, clusters)
+    sizes, sums, squares = _moments(inside, members)
+    labeling = np.repeat(np.arange(len(clusters)), clusters)
+    single = _is_single_enough(sizes, sums, squares, labeling[:, None] == labeling)
+    return _Clustering(inside, labels, members, clusters, sizes, sums, squares, single)
+
+
+def _members(labels: jax.Array, clusters: Sequence[int]) -> jax.Array:
+    """Memberships [c, r] of points with these labels [r, m]."""
     labeling = np.repeat(np.arange(len(clusters)), clusters)
     cluster = np.concatenate([np.arange(count) for count in clusters])
-    members = ((cluster == labels[labeling].T) & valid[:, None]).astype(jnp.float32)
-    sizes, sums, squares = _moments(inside, members)
-    single = _is_single_enough(sizes, sums, squares, labeling[:, None] == labeling)
-    return _Clustering(inside, members, clusters, sizes, sums, squares, single)
+    return (cluster[:, None] == labels.T[labeling]).astype(jnp.float32)
 
 
 def _moments(points: jax.Array, members: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The clusters' sums of 1 [c], of points [c, d] and of their squared lengths [c]."""
-    return jnp.sum(members, axis=0), members.T @ points, jnp.sum(jnp.square(points), axis=1) @ members
+    return jnp.sum(members, axis=1), members @ points, members @ jnp.sum(jnp.square(points), axis=1)
 
 
 def _is_single_enough(
@@ -135,13 +137,19 @@ def _is_single_enough(
     return jnp.all((larger >= _SMALLEST_SHARE * lengths) | (sizes < 2.0))
 
 
+def _scores_of_sums(clustering: _Clustering, sums: jax.Array, labels: jax.Array) -> jax.Array:
+    """The scores [r, m] of points with these labels [r, m] from their sums of distances [r, c]."""
+    own = _members(labels, clustering.clusters)
+    return _scores(_per_member(sums.T, own, clustering), own, clustering).T
+
+
 def _per_member(sums: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
-    """From sums over clusters [r, c] to means; a point is not a member of its own cluster for itself."""
-    return sums / jnp.maximum(clustering.sizes - own, 1.0)
+    """From sums over clusters [c, r] to means; a point is not a member of its own cluster for itself."""
+    return sums / jnp.maximum(clustering.sizes[:, None] - own, 1.0)
 
 
 def _scores(means: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
-    """The scores [r, m] of some points from their mean distances and memberships [r, c].
+    """The scores [m, r] of some points from their mean distances and memberships [c, r].
 
     A loop over labelings, each seen through a window of equal width, so that the program is compiled once
     and not once for each.
@@ -152,41 +160,43 @@ def _scores(means: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Ar
 
     def scores_of(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         start, before, behind = labeling
-        part, member = (lax.dynamic_slice_in_dim(array, start, width, axis=1) for array in (means, own))
+        part, member = (lax.dynamic_slice_in_dim(array, start, width) for array in (means, own))
         inside = (jnp.arange(width) >= before) & (jnp.arange(width) < behind)
         sizes = jnp.where(inside, lax.dynamic_slice_in_dim(clustering.sizes, start, width), 0.0)
-        return _score(part, (member > 0.0) & inside, sizes)
+        return _score(part, (member > 0.0) & inside[:, None], sizes[:, None])
 
     windows = (starts, firsts - starts, firsts - starts + counts)
-    return lax.optimization_barrier(lax.map(scores_of, jax.tree.map(jnp.asarray, windows)).T)
+    return lax.map(scores_of, jax.tree.map(jnp.asarray, windows))
 
 
 def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
-    """The score [r] of each point from its mean distances [r, k], membership [r, k] and cluster sizes [k]."""
-    inner = jnp.sum(jnp.where(own, means, 0.0), axis=1)
-    outer = jnp.min(jnp.where(own | (sizes == 0.0), jnp.inf, means), axis=1)
+    """The score [r] of each point from mean distances [k, r], membership [k, r] and cluster sizes [k, 1]."""
+    inner = jnp.sum(jnp.where(own, means, 0.0), axis=0)
+    outer = jnp.min(jnp.where(own | (sizes == 0.0), jnp.inf, means), axis=0)
     larger = jnp.maximum(inner, outer)
-    compared = (jnp.sum(jnp.where(own, sizes, 0.0), axis=1) > 1.0) & (larger > 0.0) & jnp.isfinite(outer)
+    compared = (jnp.sum(jnp.where(own, sizes, 0.0), axis=0) > 1.0) & (larger > 0.0) & jnp.isfinite(outer)
     return jnp.where(compared, (outer - inner) / jnp.where(compared, larger, 1.0), 0.0)
 
 
 def _rough_scores(clustering: _Clustering, devices: Devices | None) -> jax.Array:
     """The scores [n, m] of all points by root mean squares, which follow from the clusters' moments."""
 
-    def scores(points: jax.Array, own: jax.Array) -> jax.Array:
+    def scores(points: jax.Array, labels: jax.Array) -> jax.Array:
         sums = lax.cond(
             clustering.single,
             lambda: _sums_of_squares(points, clustering.sizes, clustering.sums, clustering.squares),
             lambda: _double_sums_of_squares(points, clustering.points, clustering.members),
         )
-        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering)
+        own = _members(labels, clustering.clusters)
+        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering).T
 
-    return shared(devices, scores, clustering.points, clustering.members)
+    return shared(devices, scores, clustering.points, clustering.labels)
 
 
 def _sums_of_squares(rows: jax.Array, sizes: jax.Array, sums: jax.Array, squares: jax.Array) -> jax.Array:
-    """Sums of squared distances [r, c] from rows to the members of clusters of these moments."""
-    return jnp.sum(jnp.square(rows), axis=1)[:, None] * sizes - 2.0 * rows @ sums.T + squares
+    """Sums of squared distances [c, r] from rows to the members of clusters of these moments."""
+    lengths = jnp.sum(jnp.square(rows), axis=1)
+    return sizes[:, None] * lengths - 2.0 * sums @ rows.T + squares[:, None]
 
 
 @in_double_precision
@@ -210,43 +220,43 @@ def _where_compared(clustering: _Clustering, means: jax.Array) -> jax.Array:
 
 
 def _sums_between_all(clustering: _Clustering, devices: Devices | None) -> jax.Array:
-    """Sums of distances [n, c] from every point to the members of every cluster.
+    """Sums of distances [c, n] from every point to the members of every cluster.
 
     Every pair of tiles is visited once; its distances serve the points of both.
     """
     count = clustering.points.shape[0]
     tile = min(_TILE, count)
-    points, members = (_filled_up(array, tile) for array in (clustering.points, clustering.members))
+    points, members = _filled_up(clustering.points, tile, 0), _filled_up(clustering.members, tile, 1)
     ahead, behind = np.tril_indices(points.shape[0] // tile)
 
     def visit(sums: jax.Array, pair: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
         real, i, j = pair[0], pair[1] * tile, pair[2] * tile
         here, there = jnp.arange(tile) + i, jnp.arange(tile) + j
         same = ~real | (here[:, None] == there)
-        distances = _distances(clustering, _tile(points, i, tile), _tile(points, j, tile), same)
-        forth = _tile(sums, i, tile) + distances @ _tile(members, j, tile)
-        sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 0)
-        back = jnp.where(i == j, 0.0, distances.T @ _tile(members, i, tile))
-        return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile) + back, j, 0), None
+        distances = _distances(clustering, _tile(points, i, tile, 0), _tile(points, j, tile, 0), same)
+        forth = _tile(sums, i, tile, 1) + _tile(members, j, tile, 1) @ distances.T
+        sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 1)
+        back = jnp.where(i == j, 0.0, _tile(members, i, tile, 1) @ distances)
+        return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile, 1) + back, j, 1), None
 
     def sums_over(*pairs: jax.Array) -> jax.Array:
         return lax.scan(visit, jnp.zeros_like(members), pairs)[0]
 
-    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:count]
+    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:, :count]
 
 
 def _sums_from_rows(rows: jax.Array, index: jax.Array, clustering: _Clustering) -> jax.Array:
-    """Sums of distances [r, c] from some rows, the points at `index`, to the members of every cluster."""
+    """Sums of distances [c, r] from some rows, the points at `index`, to the members of every cluster."""
     tile = min(_TILE, clustering.points.shape[0])
-    points, members = (_filled_up(array, tile) for array in (clustering.points, clustering.members))
+    points, members = _filled_up(clustering.points, tile, 0), _filled_up(clustering.members, tile, 1)
 
     def visit(sums: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         same = index[:, None] == jnp.arange(tile) + start
-        distances = _distances(clustering, rows, _tile(points, start, tile), same)
-        return sums + distances @ _tile(members, start, tile), None
+        distances = _distances(clustering, rows, _tile(points, start, tile, 0), same)
+        return sums + _tile(members, start, tile, 1) @ distances.T, None
 
     starts = jnp.arange(0, points.shape[0], tile)
-    return lax.scan(visit, jnp.zeros((rows.shape[0], members.shape[1])), starts)[0]
+    return lax.scan(visit, jnp.zeros((members.shape[0], rows.shape[0])), starts)[0]
 
 
 def _distances(clustering: _Clustering, rows: jax.Array, columns: jax.Array, same: jax.Array) -> jax.Array:
@@ -265,10 +275,11 @@ def _squared_distances(rows: jax.Array, columns: jax.Array) -> jax.Array:
 _double_squared_distances = in_double_precision(_squared_distances)
 
 
-def _filled_up(array: jax.Array, tile: int) -> jax.Array:
-    """The array with rows of zeros up to a whole number of tiles."""
-    return jnp.pad(array, ((0, -array.shape[0] % tile), (0, 0)))
+def _filled_up(array: jax.Array, tile: int, axis: int) -> jax.Array:
+    """The array with zeros up to a whole number of tiles along the axis of points."""
+    missing = -array.shape[axis] % tile
+    return jnp.pad(array, [(0, missing if number == axis else 0) for number in range(array.ndim)])
 
 
-def _tile(array: jax.Array, start: jax.Array, tile: int) -> jax.Array:
-    return lax.dynamic_slice_in_dim(array, start, tile)
+def _tile(array: jax.Array, start: jax.Array, tile: int, axis: int) -> jax.Array:
+    return lax.dynamic_slice_in_dim(array, start, tile, axis)
