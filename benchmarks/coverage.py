@@ -33,18 +33,18 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
-from cenie.novelty.mixture import fit_sizes
+from cenie.novelty.config import MixtureConfig
+from cenie.novelty.mixture import Rules, fit_sizes
 from cenie.novelty.silhouette import silhouettes
 from cenie.student.features import state_action_features
 from cenie.student.ppo import StudentState, learn
 from cenie.student.rollout import collect
 from cenie.types import Level
 
-DEFAULT = CoverageConfig()
-EXACT = CoverageConfig(silhouette_rows=None, max_points=None, screening_points=None)
-WARM = CoverageConfig(warm_start=True)
-WALKER = CoverageConfig(reg=1e-6)
+DEFAULT = MixtureConfig()
+EXACT = MixtureConfig(silhouette_rows=None, max_points=None, screening_steps=None)
+WARM = MixtureConfig(warm_start=True)
+WALKER = MixtureConfig(reg=1e-6)
 SIZES = range(DEFAULT.components[0], DEFAULT.components[1] + 1)
 REFITS = 10
 AGREEMENT_ROUNDS = 3
@@ -96,9 +96,9 @@ def scikit_mixtures(points: np.ndarray) -> list[GaussianMixture]:
 def against_scikit_learn(points: jax.Array, rounds: int) -> dict[str, Any]:
     """Ten mixtures, and ten exact silhouettes of the same labels, of one rollout [p, d]."""
     array, valid = np.asarray(points), jnp.ones(len(points), bool)
-    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, SIZES))
+    fits = jax.jit(lambda points: fit_sizes(KEY, points, valid, sizes=SIZES, rules=Rules()))
     labels = fits(points).labels
-    scores = jax.jit(lambda points, labels: silhouettes(points, labels, SIZES, valid))
+    scores = jax.jit(lambda points, labels: silhouettes(points, labels, SIZES, valid=valid))
     rows = [np.asarray(row) for row in labels]
     mixtures = timed({"cenie": lambda: fits(points), "sklearn": lambda: bare(scikit_mixtures, array)}, rounds)
     compared = {
@@ -128,7 +128,7 @@ def bare(call: Callable[[np.ndarray], Any], array: np.ndarray) -> None:
 
 
 def whole_step(
-    config: CoverageConfig,
+    config: MixtureConfig,
     mesh: Mesh | None,
     state: coverage.CoverageState,
     features: jax.Array,

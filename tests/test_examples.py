@@ -1,6 +1,5 @@
 """The examples run, and do what they say."""
 
-import dataclasses
 import importlib
 import importlib.util
 import json
@@ -40,12 +39,17 @@ def test_cart_poles_unlike_those_of_training_are_novel():
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])
 
 
-def test_cenie_trains_on_cart_poles_of_gymnax():
-    example = load("train_gymnax")
-    student = dataclasses.replace(example.STUDENT, num_levels=16, num_steps=64)
-    coverage = {"novelty.coverage.components": (2, 3), "novelty.coverage.window": 8}
-    teacher = {**example.TEACHER, **coverage, "replay.capacity": 32}
-    before, after = example.main("plr-cenie", updates=20, seed=0, student=student, teacher=teacher)
+def test_cenie_trains_on_cart_poles_of_gymnax(tmp_path):
+    overrides = {
+        "updates": 20,
+        "student.num_levels": 16,
+        "student.num_steps": 64,
+        "teacher.replay.capacity": 32,
+        "teacher.novelty.coverage.components": (2, 3),
+        "teacher.novelty.coverage.window": 8,
+        "run.devices": 1,
+    }
+    before, after = load("train_gymnax").main(str(tmp_path / "run"), "plr-cenie", overrides)
     assert after > 1.5 * before
 
 

@@ -68,11 +68,12 @@ def setting(
     )
 
 
-def read(kind: type, data: Any, path: str = "") -> Any:
-    """Build the frozen dataclass `kind` from plain data; raise `SettingsError` with every problem.
+def read(kind: Any, data: Any, path: str = "") -> Any:
+    """Build the frozen dataclass `kind`, or one of a union of them, from plain data.
 
     Unknown keys, missing values, wrong types, values out of bounds and cross-field rules (a method
-    `check(self) -> Iterator[Problem]` of the dataclass, paths relative to it) are all reported together.
+    `check(self) -> Iterator[Problem]` of the dataclass, paths relative to it) are all reported together, in
+    one `SettingsError`.
     """
     problems: list[Problem] = []
     value = _read(kind, data, path, problems)

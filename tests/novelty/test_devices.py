@@ -8,24 +8,25 @@ from jax.extend.core import jaxprs_in_params
 
 from cenie.devices import level_mesh
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 
 MESH = level_mesh(2)
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "config",
     [
-        {"silhouette_rows": None},
-        {"silhouette_rows": 30, "screening_points": 40},
-        {"covariance": "tied", "silhouette_rows": None},
-        {"model": "neighbours"},
+        MixtureConfig(window=4, components=(2, 4), silhouette_rows=None),
+        MixtureConfig(
+            window=4, components=(2, 4), silhouette_rows=30, screening_steps=2, screening_candidates=2
+        ),
+        MixtureConfig(window=4, components=(2, 4), covariance="tied", silhouette_rows=None),
+        NeighboursConfig(window=4),
     ],
     ids=["exact", "screening", "tied", "neighbours"],
 )
-def test_a_fit_by_two_devices_is_that_of_one(settings: dict) -> None:
+def test_a_fit_by_two_devices_is_that_of_one(config: CoverageConfig) -> None:
     """A fit once exchanged numbers in every step of its loops, and XLA aborted on busy cores."""
-    config = CoverageConfig(window=4, components=(2, 4), **settings)
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(4, 1, 3))
     points = jnp.asarray(centres + rng.normal(size=(4, 30, 3)), jnp.float32)
@@ -40,7 +41,7 @@ def test_a_fit_by_two_devices_is_that_of_one(settings: dict) -> None:
 
 def test_loops_of_a_fit_by_two_devices_exchange_nothing() -> None:
     """On busy cores XLA takes a late partner for a deadlock: exchanges must be few, and outside of loops."""
-    config = CoverageConfig(window=4, components=(2, 6), screening_points=40, silhouette_rows=30)
+    config = MixtureConfig(window=4, components=(2, 6), screening_steps=2, silhouette_rows=30)
     state = coverage.init(config, 30, 3)
     traced = jax.make_jaxpr(lambda state, key: coverage.fit(config, state, key, MESH))(
         state, jax.random.key(0)

@@ -15,7 +15,7 @@ from sklearn.mixture import GaussianMixture
 
 import cenie.novelty
 from cenie.novelty import estimator as estimator_module
-from cenie.novelty.config import CovarianceName, CoverageConfig
+from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.estimator import Coverage, FitError, NotFittedError
 
 D = 3
@@ -233,7 +233,7 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
         Coverage().fit(trajectory(0, 5))
     # The first hundreds of equal points do not hide the others.
     enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
-    assert estimator_module._too_few(CoverageConfig(), enough) is None
+    assert estimator_module._too_few(MixtureConfig(), enough) is None
     assert estimator_module._fit._cache_size() == before
 
 
@@ -326,10 +326,28 @@ def test_a_failed_fit_to_given_points_changes_nothing() -> None:
 
 
 def test_scikit_learn_can_clone_it() -> None:
-    for original in (fitted(3), Coverage(), made(components=[2, 3]), Coverage(model="pca", max_points=None)):
+    for original in (
+        fitted(3),
+        Coverage(),
+        made(components=[2, 3]),
+        Coverage(kind="neighbours", max_points=None),
+    ):
         again = clone(original)
         assert again.get_params() == original.get_params()
         assert (again.config, again.fitted_) == (original.config, False)
+
+
+def test_another_kind_begins_with_its_own_defaults() -> None:
+    estimator = fitted(seed=3).set_params(kind="neighbours", rank=2)
+    expected = Coverage(kind="neighbours", rank=2, seed=3)
+    assert estimator.get_params() == expected.get_params()
+    assert estimator.fit().novelty(trajectory(0)) < estimator.novelty(trajectory(0) + 9.0)
+    with pytest.raises(ValueError, match="unknown settings: components"):
+        estimator.set_params(components=(2, 3))
+    with pytest.raises(TypeError, match="unknown settings: components"):
+        Coverage(kind="neighbours", components=(2, 3))
+    with pytest.raises(ValueError, match="kind: must be one of mixture, neighbours, distillation, got 'pca'"):
+        Coverage(kind="pca")
 
 
 def test_changed_settings_keep_the_window_and_forget_the_model() -> None:
@@ -363,22 +381,32 @@ def test_what_is_printed_tells_settings_window_and_model() -> None:
 
 
 def test_models_without_components_say_so() -> None:
-    estimator = Coverage(model="neighbours").fit(trajectory(0))
+    estimator = Coverage(kind="neighbours").fit(trajectory(0))
+    assert repr(estimator).startswith("<Coverage(kind='neighbours'): 1 of 32")
     assert "fitted>" in repr(estimator)
-    with pytest.raises(AttributeError, match="not the model neighbours"):
+    with pytest.raises(AttributeError, match="not the kind neighbours"):
         estimator.components_  # noqa: B018
-    reduced = Coverage(**SMALL, model="pca", pca_dimensions=2).fit(trajectory(0))
+    reduced = Coverage(**SMALL, pca_dimensions=2).fit(trajectory(0))
     assert len(reduced.weights_) == reduced.components_ == reduced.diagnostics_["components"]
-    with pytest.raises(AttributeError, match="not the model pca"):
+    with pytest.raises(AttributeError, match="principal axes"):
         reduced.means_  # noqa: B018
 
 
 # Files.
 
 
-@pytest.mark.parametrize("model", ["mixture", "pca", "neighbours", "distillation"])
-def test_saving_and_loading_changes_no_bit(tmp_path: Path, model: str) -> None:
-    estimator = Coverage(**SMALL, model=model, warm_start=True, distillation_steps=10)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SMALL | {"warm_start": True},
+        SMALL | {"pca_dimensions": 2},
+        {"kind": "neighbours", "window": 4},
+        {"kind": "distillation", "window": 4, "warm_start": True, "steps": 10},
+    ],
+    ids=["mixture", "pca", "neighbours", "distillation"],
+)
+def test_saving_and_loading_changes_no_bit(tmp_path: Path, settings: dict[str, Any]) -> None:
+    estimator = Coverage(**settings)
     for number in range(5):
         estimator.push(trajectory(number, 8 + number))
     path = tmp_path / "coverage"
@@ -408,7 +436,7 @@ def test_numbers_of_numpy_can_be_saved(tmp_path: Path) -> None:
         tmp_path / "it"
     )
     assert repr(Coverage.load(tmp_path / "it")).startswith(
-        "<Coverage(window=4, components=(2, 4), reg=0.1, seed=3)"
+        "<Coverage(window=4, reg=0.1, components=(2, 4), seed=3)"
     )
     assert Coverage.load(tmp_path / "it").get_params()["components"] == (2, 4)
 
@@ -457,8 +485,8 @@ def put(name: str, value: Any) -> Any:
         (put("state1", -np.inf), "model.chosen.log_weights: these are no weights"),
         (put("state2", np.nan), "model.chosen.offsets: holds NaN"),
         (put("state2", np.inf), "model.chosen.offsets: holds inf"),
-        (put("state3", np.nan), "model.chosen.covariances: holds NaN"),
-        (put("state3", 0.0), "model.chosen.covariances: .*not positive"),
+        (put("state3", np.nan), "model.chosen.whitening: holds NaN"),
+        (put("state3", 0.0), "model.chosen.whitening: .*not positive"),
         (put("points", np.nan), "points: .*finite"),
         (put("lengths", -1), "lengths: "),
         (lambda arrays: arrays.pop("state1"), "lacks state1"),

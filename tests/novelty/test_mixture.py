@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 from typing import Any, get_args
 
 import jax
@@ -10,8 +11,9 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from cenie.novelty import mixture
+from cenie.novelty import kmeans, mixture
 from cenie.novelty.config import CovarianceName
+from cenie.novelty.covariance import SHAPES
 from cenie.novelty.mixture import Fits, Mixture
 
 KINDS = get_args(CovarianceName)
@@ -22,7 +24,23 @@ SETS = {"diag": 50, "spherical": 50, "full": 12, "tied": 12}
 
 KEY = jax.random.key(0)
 
-fit_sizes = jax.jit(mixture.fit_sizes, static_argnames=("sizes", "covariance"))
+
+@partial(jax.jit, static_argnames=("sizes", "covariance"))
+def fit_sizes(
+    key: jax.Array,
+    points: jax.Array,
+    valid: jax.Array,
+    sizes: range,
+    covariance: CovarianceName,
+    reg: float = REG,
+    tolerance: float = 1e-3,
+    max_iterations: int = 100,
+    previous: Any = None,
+) -> Fits:
+    rules = mixture.Rules(covariance, reg, tolerance, max_iterations)
+    return mixture.fit_sizes(key, points, valid, sizes=sizes, rules=rules, previous=previous)
+
+
 log_density = jax.jit(mixture.log_density, static_argnames="covariance")
 
 
@@ -53,11 +71,13 @@ def random_start(
 def as_starts(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> Any:
     if kind == "spherical":
         covariances = np.repeat(covariances[:, None], D, axis=1)
+    is_matrix = kind in ("full", "tied")
+    inverse = np.linalg.inv(covariances) if is_matrix else 1 / np.sqrt(covariances)
     start = Mixture(
         jnp.zeros((1, D)),
         jnp.log(jnp.asarray(weights))[None],
         jnp.asarray(means)[None],
-        jnp.asarray(covariances)[None],
+        jnp.asarray(np.linalg.cholesky(inverse) if is_matrix else inverse)[None],
     )
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), start), jnp.ones(1, bool)
 
@@ -67,6 +87,11 @@ def scikit(points: np.ndarray, kind: str, **how: Any) -> GaussianMixture:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return fitted.fit(points.astype(np.float64))
+
+
+def covariances_of(model: Mixture, size: int, kind: CovarianceName) -> np.ndarray:
+    whitening = np.asarray(model.whitening, np.float64)
+    return SHAPES[kind].covariances(whitening if kind == "tied" else whitening[:size])
 
 
 def one_of(fits: Fits, row: int) -> Mixture:
@@ -140,12 +165,11 @@ def test_starts_from_points_as_centres(kind: CovarianceName) -> None:
         spread = [(points - m)[labels == k] for k, m in enumerate(means)]
         expected = {
             "diag": np.stack([(s**2).mean(axis=0) for s in spread]) + REG,
-            "spherical": np.stack([np.full(D, (s**2).mean()) for s in spread]) + REG,
+            "spherical": np.stack([(s**2).mean() for s in spread]) + REG,
             "full": np.stack([s.T @ s / len(s) for s in spread]) + REG * np.eye(D),
             "tied": sum(s.T @ s for s in spread) / N + REG * np.eye(D),
         }[kind]
-        found = start.covariances if kind == "tied" else start.covariances[:size]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(covariances_of(start, size, kind), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,10 +181,10 @@ def test_density_equals_scipy(kind: CovarianceName) -> None:
     assert weights.sum() == pytest.approx(1.0, abs=1e-5)
     full = {
         "diag": lambda c: [np.diag(row) for row in c],
-        "spherical": lambda c: [np.diag(row) for row in c],
+        "spherical": lambda c: [variance * np.eye(D) for variance in c],
         "full": list,
         "tied": lambda c: [c, c],
-    }[kind](np.asarray(model.covariances, np.float64))
+    }[kind](covariances_of(model, 2, kind))
     parts = [
         np.log(w) + multivariate_normal(m, c).logpdf(points)
         for w, m, c in zip(weights, np.asarray(model.means), full)
@@ -242,14 +266,16 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
 
     @jax.jit
     def fits_of(wanted: jax.Array) -> mixture.Fits:
-        start = mixture.begin(KEY, points, valid, sizes, kind, REG, 1e-3)
-        return mixture.fit_from(start, wanted, 100)
+        problem = mixture.pose(points, valid, mixture.Rules(kind, REG))
+        chain = kmeans.chain(KEY, problem.points, valid, sizes[-1])
+        progress = mixture.begin(problem, chain, sizes)
+        progress = mixture.advance(problem, progress, wanted, iterations=100, most=sizes[::-1])
+        return mixture.judge(problem, progress, sizes[::-1])
 
     everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
     assert np.asarray(everything.ok).all()
-    assert np.asarray(some.ok).tolist() == [True, False, False, True, False]
     assert np.asarray(some.iterations).tolist() == [
-        count if wanted else 0 for count, wanted in zip(everything.iterations.tolist(), some.ok.tolist())
+        count if row in (0, 3) else 0 for row, count in enumerate(everything.iterations.tolist())
     ]
     for row in (0, 3):
         np.testing.assert_array_equal(everything.labels[row], some.labels[row])
@@ -257,17 +283,30 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
             np.testing.assert_allclose(one[row], other[row], rtol=1e-3, atol=1e-4)
 
 
-def test_steps_may_look_at_some_points_only() -> None:
-    points, valid = jnp.asarray(random_set(9)), jnp.ones(N, bool)
-    sizes = range(2, 4)
+def test_a_fit_in_two_parts_is_the_same_fit() -> None:
+    """Screening lets all sizes take some steps, and only a few of them the others."""
+    points, valid, sizes = jnp.asarray(random_set(9)), jnp.ones(N, bool), range(2, 6)
 
-    @jax.jit
-    def fits_by(mask: jax.Array) -> mixture.Fits:
-        start = mixture.begin(KEY, points, valid, sizes, "diag", REG, 1e-3)
-        return mixture.fit_from(start, jnp.ones(2, bool), 100, (jnp.arange(N), mask))
+    @partial(jax.jit, static_argnames="stops")
+    def fit_with(stops: tuple[int, ...]) -> mixture.Fits:
+        problem = mixture.pose(points, valid, mixture.Rules("diag", REG))
+        progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 5), sizes)
+        for stop in stops:
+            everything = jnp.ones(4, bool)
+            progress = mixture.advance(problem, progress, everything, iterations=stop, most=sizes[::-1])
+        return mixture.judge(problem, progress, sizes[::-1])
 
-    some, all_of_them = fits_by(jnp.arange(N) % 2 == 0), fits_by(valid)
-    exact = fit_sizes(KEY, points, valid, sizes, "diag", REG)
-    assert some.labels.shape == (2, N)
-    assert not np.allclose(some.mixtures.offsets, exact.mixtures.offsets, atol=1e-3)
-    np.testing.assert_allclose(all_of_them.mixtures.offsets, exact.mixtures.offsets, atol=1e-5)
+    whole, parts = fit_with((100,)), fit_with((3, 4, 100))
+    assert np.asarray(whole.iterations).max() > 4
+    np.testing.assert_array_equal(whole.iterations, parts.iterations)
+    np.testing.assert_allclose(whole.log_likelihood, parts.log_likelihood, rtol=1e-6)
+
+
+def test_a_subset_has_the_labels_of_all_points() -> None:
+    points, valid, sizes = jnp.asarray(random_set(9)), jnp.ones(N, bool), range(2, 4)
+    problem = mixture.pose(points, valid, mixture.Rules("diag", REG))
+    progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 3), sizes)
+    index = jnp.arange(0, N, 7)
+    part = mixture.judge(mixture.subset(problem, index, index < 100), progress, sizes[::-1])
+    labels = mixture.judge(problem, progress, sizes[::-1]).labels[:, index]
+    np.testing.assert_array_equal(part.labels[:, index < 100], labels[:, index < 100])

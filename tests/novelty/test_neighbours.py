@@ -6,19 +6,19 @@ from scipy.spatial import KDTree
 from scipy.special import gammaln
 
 from cenie.novelty import neighbours
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import NeighboursConfig
 
-CONFIG = CoverageConfig(model="neighbours", neighbours=4, neighbours_kept=64, reg=1e-9)
+CONFIG = NeighboursConfig(rank=4, kept=64, reg=1e-9)
 KEY = jax.random.key(0)
 
 
 def fitted(
-    points: np.ndarray, valid: np.ndarray, config: CoverageConfig = CONFIG
+    points: np.ndarray, valid: np.ndarray, config: NeighboursConfig = CONFIG
 ) -> neighbours.NeighboursModel:
     start = neighbours.init(config, points.shape[1])
-    result = neighbours.fit(config, KEY, jnp.asarray(points), jnp.asarray(valid), start)
+    result = neighbours.fit(config, KEY, jnp.asarray(points), valid=jnp.asarray(valid), previous=start)
     assert bool(result.ok)
-    assert int(result.diagnostics["kept"]) == min(valid.sum(), config.neighbours_kept)
+    assert int(result.diagnostics["kept"]) == min(valid.sum(), config.kept)
     return result.model
 
 

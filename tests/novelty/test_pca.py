@@ -5,7 +5,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from cenie.novelty import pca, selection
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 
 KEY = jax.random.key(0)
 
@@ -19,9 +19,9 @@ def stretched(seed: int, n: int = 200, d: int = 5) -> np.ndarray:
     return ((rng.normal(size=(n, d)) * 2.0 ** -np.arange(d)) @ turn + 4).astype(np.float32)
 
 
-def fitted(config: CoverageConfig, points: np.ndarray, valid: np.ndarray | None = None) -> pca.PcaModel:
+def fitted(config: MixtureConfig, points: np.ndarray, valid: np.ndarray | None = None) -> pca.PcaModel:
     mask = jnp.ones(len(points), bool) if valid is None else jnp.asarray(valid)
-    result = fit(config, KEY, jnp.asarray(points), mask, pca.init(config, points.shape[1]))
+    result = fit(config, KEY, jnp.asarray(points), valid=mask, previous=pca.init(config, points.shape[1]))
     assert bool(result.ok)
     return result.model
 
@@ -29,7 +29,7 @@ def fitted(config: CoverageConfig, points: np.ndarray, valid: np.ndarray | None 
 def test_axes_and_noise_are_those_of_scikit_learn() -> None:
     points = stretched(0)
     points -= points.mean(axis=0)  # ours counts deviations from a trimmed mean
-    model = fitted(CoverageConfig(model="pca", components=(2, 3), pca_dimensions=2, reg=1e-9), points)
+    model = fitted(MixtureConfig(components=(2, 3), pca_dimensions=2, reg=1e-9), points)
     theirs = PCA(2).fit(points)
     overlap = np.abs(np.asarray(model.axes).T @ theirs.components_.T)
     np.testing.assert_allclose(overlap, np.eye(2), atol=0.02)
@@ -38,7 +38,7 @@ def test_axes_and_noise_are_those_of_scikit_learn() -> None:
 
 def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
     """A full covariance does not care how the axes are turned."""
-    config = CoverageConfig(components=(2, 3), covariance="full", pca_dimensions=9)
+    config = MixtureConfig(components=(2, 3), covariance="full", pca_dimensions=9)
     points = jnp.asarray(stretched(1))
     straight = jax.jit(selection.fit, static_argnums=0)(
         config, KEY, points, jnp.ones(200, bool), selection.init(config, 5)
@@ -49,7 +49,7 @@ def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
 
 
 def test_leaving_the_subspace_is_unlikely() -> None:
-    config = CoverageConfig(model="pca", components=(2, 3), pca_dimensions=2)
+    config = MixtureConfig(components=(2, 3), pca_dimensions=2)
     points = stretched(2)
     model = fitted(config, points)
     off = np.linalg.svd(np.asarray(model.axes).T)[2][-1]
@@ -59,7 +59,7 @@ def test_leaving_the_subspace_is_unlikely() -> None:
 
 
 def test_the_density_integrates_to_one() -> None:
-    config = CoverageConfig(model="pca", components=(2, 2), pca_dimensions=1)
+    config = MixtureConfig(components=(2, 2), pca_dimensions=1)
     points = stretched(3, d=2)
     model = fitted(config, points)
     line = np.linspace(-8, 16, 400)

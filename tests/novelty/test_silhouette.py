@@ -23,7 +23,7 @@ def ours(
 ) -> np.ndarray:
     mask = np.ones(len(points), bool) if valid is None else valid
     # Compiled anew each time, because the size of a tile is no argument.
-    call = jax.jit(lambda points, labels, mask: silhouettes(points, labels, COUNTS, mask, **how))
+    call = jax.jit(lambda points, labels, mask: silhouettes(points, labels, COUNTS, valid=mask, **how))
     return np.asarray(call(points, labels, mask))
 
 
@@ -88,7 +88,7 @@ def test_sampled_rows_estimate_the_mean_without_bias() -> None:
     exact = ours(points, labels)
     estimate = jax.jit(
         lambda key: silhouettes(
-            jnp.asarray(points), jnp.asarray(labels), COUNTS, jnp.ones(60, bool), key=key, rows=10
+            jnp.asarray(points), jnp.asarray(labels), COUNTS, valid=jnp.ones(60, bool), key=key, rows=10
         )
     )
     estimates = np.array([estimate(key) for key in jax.random.split(jax.random.key(0), 400)])
@@ -108,7 +108,7 @@ def separated(seed: int, n: int, d: int) -> tuple[jax.Array, jax.Array]:
 def test_rough_silhouettes_are_those_of_root_mean_squares_and_near_the_exact_ones() -> None:
     points, labels = separated(0, 200, 12)
     rough = rough_silhouettes(points, labels, COUNTS, jnp.ones(200, bool))
-    exact = silhouettes(points, labels, COUNTS, jnp.ones(200, bool))
+    exact = silhouettes(points, labels, COUNTS, valid=jnp.ones(200, bool))
     np.testing.assert_allclose(rough, exact, atol=0.1)
     squares = ((np.asarray(points)[:, None] - np.asarray(points)) ** 2).sum(axis=-1)
     row = np.asarray(labels[1])
@@ -123,8 +123,8 @@ def test_rough_silhouettes_are_those_of_root_mean_squares_and_near_the_exact_one
 def test_the_correction_makes_estimates_from_few_rows_much_better() -> None:
     points, labels = separated(1, 300, 12)
     valid = jnp.ones(300, bool)
-    exact = np.asarray(silhouettes(points, labels, COUNTS, valid))
-    estimate = jax.jit(lambda key: silhouettes(points, labels, COUNTS, valid, key, 30))
+    exact = np.asarray(silhouettes(points, labels, COUNTS, valid=valid))
+    estimate = jax.jit(lambda key: silhouettes(points, labels, COUNTS, valid=valid, key=key, rows=30))
     keys = jax.random.split(jax.random.key(0), 50)
     error = np.std([np.asarray(estimate(key)) - exact for key in keys], axis=0)
     rng = np.random.default_rng(0)

@@ -181,8 +181,6 @@ CASES = {
             f"{COVERAGE}.window",
             f"{COVERAGE}.max_points",
             f"{COVERAGE}.max_iterations",
-            f"{COVERAGE}.neighbours_kept",
-            f"{COVERAGE}.distillation_size",
             "teacher.novelty.refit_every",
             "updates",
             "run.episodes",

@@ -149,14 +149,6 @@ def test_bug_training_says_nothing_of_levels_that_are_never_scored(tmp_path):
     assert printed.count("levels played so far completed no episode") == 1
 
 
-def test_the_fit_of_the_coverage_model_is_timed(tmp_path):
-    run(tiny("plr-cenie"), tmp_path / "run")
-    rows = [json.loads(line) for line in (tmp_path / "run" / "timing.jsonl").read_text().splitlines()]
-    fits = [row["fit_milliseconds"] for row in rows if "fit_milliseconds" in row]
-    assert len(fits) == 2
-    assert all(milliseconds > 0 for milliseconds in fits)
-
-
 def test_several_checkpoints_can_be_evaluated(finished, capsys):
     path, _ = finished
     assert cli.run(["evaluate", str(path), "--checkpoints", "2", "--episodes", "2"]) == 0

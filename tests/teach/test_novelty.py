@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach import teacher, weight
-from cenie.teach.cenie import CenieNovelty
+from cenie.teach.cenie import CenieNovelty, evenly_spread
 from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, WeightState
+from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import init, play
 from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
@@ -138,14 +138,94 @@ def test_only_replays_and_the_filling_of_the_buffer_enter_the_window(cenie):
     assert seen == {(NEW, True), (NEW, False), (REPLAY, False)}
 
 
-def test_the_first_batch_has_novelty_zero_and_later_ones_differ(cenie):
+def test_levels_from_before_the_first_fit_are_the_least_novel(cenie):
+    """Their 0 used to be above everything that was measured later, often for dozens of replays."""
     _, states, _ = cenie
-    first, second = (np.asarray(states[i].teacher.replay.buffer.scores[:, 1]) for i in (1, 2))
-    size = int(states[1].teacher.replay.buffer.size)
-    assert (first[:size] == 0).all()
-    later = second[size : int(states[2].teacher.replay.buffer.size)]
-    assert len(later)
-    assert (later != 0).all()
+    first, second = (states[i].teacher.replay.buffer for i in (1, 2))
+    before = int(first.size)
+    assert (np.asarray(first.column(NOVELTY)) == 0).all()
+    later = np.asarray(second.column(NOVELTY))[: int(second.size)]
+    assert len(np.unique(later[before:])) > 1
+    assert (later[:before] == later[before:].min()).all()
+
+
+def test_relative_novelty_is_measured_against_the_latest_new_levels():
+    setup, states, rows = run("plr-cenie", teacher__novelty__stored__kind="relative")
+    seen = set()
+    for before, after, row in zip(states, states[1:], rows):
+        kind = int(row["teacher/kind"])
+        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
+        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
+        (batch,) = assignment.batches
+        points = play(setup, 0, before.student, batch.levels, keys[1]).points
+        experience = Experience(batch.levels, points, assignment.kind == NEW)
+        plain = coverage.novelty(
+            setup.curriculum.novelty.coverage, before.teacher.novelty.coverage, points.values, points.valid
+        )
+        scored = setup.curriculum.novelty.score(
+            before.teacher.novelty, experience, before.teacher.replay.buffer
+        )
+        reference = plain.mean() if kind == NEW else before.teacher.novelty.reference
+        np.testing.assert_allclose(scored, plain - reference, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(after.teacher.novelty.reference, reference, rtol=1e-4, atol=1e-4)
+        seen.add((kind, bool(before.teacher.novelty.coverage.fitted)))
+    assert seen == {(NEW, False), (NEW, True), (REPLAY, True)}
+
+
+def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
+    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
+    setup, states, rows = run("plr-cenie", **overrides)
+    refits = 0
+    for before, after, row in zip(states, states[1:], rows):
+        refitted = bool(after.teacher.novelty.refitted)
+        assert refitted == (
+            digest(before.teacher.novelty.coverage.model) != digest(after.teacher.novelty.coverage.model)
+        )
+        buffer = after.teacher.replay.buffer
+        size, kept = int(buffer.size), buffer.memory["points"]
+        present = coverage.novelty(
+            setup.curriculum.novelty.coverage,
+            after.teacher.novelty.coverage,
+            kept,
+            jnp.ones(kept.shape[:2], bool),
+        )
+        if refitted:
+            np.testing.assert_allclose(buffer.column(NOVELTY)[:size], present[:size], rtol=1e-4, atol=1e-4)
+            refits += 1
+        else:
+            assert int(row["teacher/kind"]) == NEW
+    assert refits > 3
+
+
+def test_rescoring_is_shared_over_devices():
+    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
+    _, _, alone = run("plr-cenie", **overrides)
+    _, _, both = run("plr-cenie", cycles=6, run__devices=2, **overrides)
+    for one, two in zip(alone, both):
+        for name in ("kind", "novelty", "novelty_weighted"):
+            assert two[f"teacher/{name}"] == pytest.approx(one[f"teacher/{name}"], rel=1e-3, abs=1e-3), name
+
+
+@settings(deadline=None, max_examples=40)
+@given(valid=st.lists(st.booleans(), min_size=9, max_size=9), count=st.sampled_from([1, 4, 20]))
+def test_kept_points_are_spread_evenly_over_those_that_exist(valid, count):
+    values = jnp.arange(len(valid), dtype=jnp.float32)[None, :, None]
+    kept = np.asarray(evenly_spread(Points(values, jnp.asarray([valid])), count))[0, :, 0]
+    existing = np.flatnonzero(valid)
+    if not len(existing):
+        assert np.isnan(kept).all()
+        return
+    places = [int((place + 0.5) * len(existing) / count) for place in range(count)]
+    np.testing.assert_array_equal(kept, existing[places])
+    assert len(existing) > count or set(kept) == set(existing)
+
+
+def test_correlation_of_novelty_with_age_is_logged(cenie):
+    _, states, rows = cenie
+    buffer, row = states[-1].teacher.replay.buffer, rows[-1]
+    size = int(buffer.size)
+    expected = stats.spearmanr(buffer.column(NOVELTY)[:size], buffer.staleness[:size]).statistic
+    assert row["teacher/novelty_age_correlation"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
@@ -158,12 +238,12 @@ def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
 
 
 def test_refits_are_made_only_when_due():
-    novelty = CenieNovelty(CoverageConfig(components=(2, 2), window=2), refit_every=3)
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=2), refit_every=3)
     state = novelty.init((8, 2))
 
     @jax.jit
     def learn(state, points, enters, key):
-        experience = Experience(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
+        experience = Experience(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)), jnp.asarray(False))
         return novelty.learn(state, experience, slots=jnp.zeros(1, jnp.int32), enters=enters, key=key)
 
     refitted = []

@@ -234,7 +234,10 @@ class Teacher:
         metrics: dict[str, Array] = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                experience = None if points is None else Experience(assignment.batches[0].levels, points)
+                experience = None
+                if points is not None:
+                    levels = assignment.batches[0].levels
+                    experience = Experience(levels, points, assignment.kind == NEW)
                 known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
                 state, metrics, _ = _absorb(

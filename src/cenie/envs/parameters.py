@@ -6,7 +6,7 @@ a level is read from JSON by decoding one.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cenie.envs.base import Domain, Environment, ParameterSpace, Suite, SuiteEntry
+from cenie.envs.base import Domain, Environment, ParameterSpace, Suite, SuiteEntry, stack_equal
 from cenie.types import Level
 
 SMALL = 0.1
@@ -173,15 +173,11 @@ def parameter_domain(
             "extremes": lambda: Suite("extremes", entries),
             "random": lambda: Suite("random", [SuiteEntry("random", "random", draw, bounds)]),
         },
-        stack=_stack,
+        stack=stack_equal,
         to_json=parameters.to_json,
         from_json=parameters.from_json,
         parameters=parameters.space(),
     )
-
-
-def _stack(levels: Sequence[Level]) -> Level:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *levels)
 
 
 def _fields(level: Level) -> dict[str, Any]:

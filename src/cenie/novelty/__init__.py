@@ -1,4 +1,4 @@
-"""Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and of the library only `cenie.devices`.
+"""Coverage and novelty (CENIE). Stands alone: needs JAX, NumPy, and of ours `devices` and `settings`.
 
 What is public stands in `cenie/novelty/public.py`, which is loaded when one of its names is first used; the
 settings (`cenie.novelty.config`) load without JAX.

@@ -12,19 +12,26 @@ from jax.sharding import Mesh
 
 from cenie.devices import Devices, side_by_side
 from cenie.novelty import distillation, neighbours, pca, selection
-from cenie.novelty.config import CoverageConfig, ModelName
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import cleaned, drawn
 
-LOG_DENSITY_LIMIT = 1e4
-"""Log-densities are clamped to this in size, so that one odd point cannot decide the rank of a level."""
+LOG_DENSITY_LIMIT = 1e12
+"""Log-densities are clamped to this in size, so that the mean over a level is finite. It must not be reached
+by points that differ: with a regulariser of 1e-6, a step of 10 in a constant column makes 5e7."""
 
-MODELS: dict[ModelName, CoverageModel] = {
+MODELS: dict[str, CoverageModel] = {
     "mixture": CoverageModel(selection.init, selection.fit, selection.log_density),
     "pca": CoverageModel(pca.init, pca.fit, pca.log_density),
     "neighbours": CoverageModel(neighbours.init, neighbours.fit, neighbours.log_density),
     "distillation": CoverageModel(distillation.init, distillation.fit, distillation.log_density),
 }
+
+
+def model_of(config: CoverageConfig) -> CoverageModel:
+    """The model that the settings ask for."""
+    reduces = isinstance(config, MixtureConfig) and config.pca_dimensions is not None
+    return MODELS["pca" if reduces else config.kind]
 
 
 class CoverageState(NamedTuple):
@@ -44,7 +51,7 @@ class CoverageState(NamedTuple):
 
 def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> CoverageState:
     """An empty window and no fit."""
-    model = MODELS[config.model]
+    model = model_of(config)
     points = jnp.zeros((config.window, points_per_level, dimensions))
     valid = jnp.zeros((config.window, points_per_level), bool)
     start = model.init(config, dimensions)
@@ -52,7 +59,10 @@ def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> Cove
     mask = jax.ShapeDtypeStruct(flat.shape[:1], valid.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
     fitted = jax.eval_shape(
-        lambda key, points, valid: model.fit(config, key, points, valid, start, None), key, flat, mask
+        lambda key, points, valid: model.fit(config, key, points, valid=valid, previous=start),
+        key,
+        flat,
+        mask,
     )
     return CoverageState(
         points=points,
@@ -94,7 +104,7 @@ def fit(
         if count < valid.size:
             index, valid = drawn(draw_key, valid, count)
             points = jnp.where(valid[:, None], points[index], 0.0)
-        return MODELS[config.model].fit(config, fit_key, points, valid, model, devices)
+        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model, devices=devices)
 
     new = side_by_side(mesh, fit_on, state.points, state.valid, state.model, key)
     return state._replace(
@@ -122,7 +132,7 @@ def novelty(config: CoverageConfig, state: CoverageState, features: jax.Array, v
 
 def log_density(config: CoverageConfig, state: CoverageState, points: jax.Array) -> jax.Array:
     """Log-density [p] of points [p, d], clamped; a point that is not finite gets the lowest possible."""
-    density = MODELS[config.model].log_density(config, state.model, points)
+    density = model_of(config).log_density(config, state.model, points)
     density = jnp.where(jnp.isfinite(points).all(axis=1) & ~jnp.isnan(density), density, -jnp.inf)
     return jnp.clip(density, -LOG_DENSITY_LIMIT, LOG_DENSITY_LIMIT)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from cenie.devices import Devices
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import DistillationConfig
 from cenie.novelty.interface import Fitted
 
 _LAYERS = 3
@@ -40,7 +40,7 @@ class DistillationModel(NamedTuple):
     predictor: Layers
 
 
-def init(config: CoverageConfig, dimensions: int) -> DistillationModel:
+def init(config: DistillationConfig, dimensions: int) -> DistillationModel:
     """The target is the same in all runs: it is a yardstick, and nothing is averaged over it."""
     target_key, predictor_key = jax.random.split(jax.random.key(_TARGET_SEED))
     return DistillationModel(
@@ -52,9 +52,10 @@ def init(config: CoverageConfig, dimensions: int) -> DistillationModel:
 
 
 def fit(
-    config: CoverageConfig,
+    config: DistillationConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: DistillationModel,
     devices: Devices | None = None,
@@ -79,14 +80,14 @@ def fit(
     def loss(layers: Layers, inputs: jax.Array, goals: jax.Array) -> jax.Array:
         return jnp.mean(_error(layers, inputs, goals))
 
-    def step(at: _Training, number: jax.Array) -> tuple[_Training, None]:
-        uniform = jax.random.uniform(jax.random.fold_in(batch_key, number), (config.distillation_batch,))
+    def step(training: _Training, number: jax.Array) -> tuple[_Training, None]:
+        uniform = jax.random.uniform(jax.random.fold_in(batch_key, number), (config.batch,))
         batch = order[jnp.minimum((uniform * count).astype(jnp.int32), jnp.maximum(count - 1, 0))]
-        gradient = jax.grad(loss)(at[0], inputs[batch], goals[batch])
-        return adam(*at, gradient, number + 1, config.distillation_rate), None
+        gradient = jax.grad(loss)(training[0], inputs[batch], goals[batch])
+        return adam(training, gradient, number + 1, config.learning_rate), None
 
     zeros = jax.tree.map(jnp.zeros_like, start)
-    (predictor, _, _), _ = lax.scan(step, (start, zeros, zeros), jnp.arange(config.distillation_steps))
+    (predictor, _, _), _ = lax.scan(step, (start, zeros, zeros), jnp.arange(config.steps))
     before, after = (weight @ _error(layers, inputs, goals) for layers in (start, predictor))
     finite = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((shift, scale, predictor))]
     return Fitted(
@@ -96,16 +97,15 @@ def fit(
     )
 
 
-def log_density(config: CoverageConfig, model: DistillationModel, points: jax.Array) -> jax.Array:
+def log_density(config: DistillationConfig, model: DistillationModel, points: jax.Array) -> jax.Array:
     """The negative error [n] at points [n, d]: no density, but ordered like one."""
     inputs = _limited(points, model.shift, model.scale)
     return -_error(model.predictor, inputs, _outputs(model.target, inputs))
 
 
-def adam(
-    layers: Layers, first: Layers, second: Layers, gradient: Layers, number: jax.Array, rate: float
-) -> _Training:
+def adam(training: _Training, gradient: Layers, number: jax.Array, rate: float) -> _Training:
     """One step of Adam, the `number`-th from 1: new parameters and running moments of the gradient."""
+    layers, first, second = training
     first = jax.tree.map(lambda m, g: _FIRST_DECAY * m + (1.0 - _FIRST_DECAY) * g, first, gradient)
     second = jax.tree.map(lambda v, g: _SECOND_DECAY * v + (1.0 - _SECOND_DECAY) * g * g, second, gradient)
     first_share, second_share = 1.0 - _FIRST_DECAY**number, 1.0 - _SECOND_DECAY**number
@@ -116,14 +116,14 @@ def adam(
     return jax.tree.map(moved, layers, first, second), first, second
 
 
-def _random_layers(config: CoverageConfig, key: jax.Array, dimensions: int) -> Layers:
+def _random_layers(config: DistillationConfig, key: jax.Array, dimensions: int) -> Layers:
     """Normal weights that keep the scale of their inputs; biases too, lest the networks be odd functions."""
     layers, width = [], dimensions
     for layer_key in jax.random.split(key, _LAYERS):
         weight_key, bias_key = jax.random.split(layer_key)
-        weights = jax.random.normal(weight_key, (width, config.distillation_size)) * (2.0 / width) ** 0.5
+        weights = jax.random.normal(weight_key, (width, config.size)) * (2.0 / width) ** 0.5
         layers.append({"weights": weights, "biases": jax.random.normal(bias_key, weights.shape[1:])})
-        width = config.distillation_size
+        width = config.size
     return layers
 
 

@@ -9,9 +9,9 @@ import os
 import warnings
 import zipfile
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
-from typing import Any, cast
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +20,17 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import ArrayLike
 
 from cenie.novelty import coverage
-from cenie.novelty.config import CovarianceName, CoverageConfig, Problem, plain, read
+from cenie.novelty.config import CoverageConfig, MixtureConfig, plain_value, read_coverage
+from cenie.novelty.covariance import SHAPES
 from cenie.novelty.mixture import Mixture
+from cenie.settings import Problem, SettingsError, show
 
-_FORMAT = "cenie coverage 1"
+_FORMAT = "cenie coverage 2"
 _LEAST_POINTS = 16
 """Arrays are filled up to this or to the next power of two, so that few lengths are ever compiled for."""
 
-_SEEDS = {"minimum": 0, "maximum": 2**32 - 1}
+_SEEDS = 2**32
 """JAX looks at 32 bits of a seed, or of a number that is folded into one: others repeat one of these."""
-
-_DEFAULTS = {field.name: field.default for field in fields(CoverageConfig)} | {"seed": 0}
 
 _in_single_precision = functools.partial(jax.enable_x64, False)
 """The models are made for it, whatever the rest of the program has told JAX."""
@@ -53,8 +53,9 @@ class Coverage:
 
     A trajectory is a float array [points, d] of any length; every point of all trajectories has the same
     `d` numbers, usually a representation of the state followed by the action (one-hot, if it is discrete).
-    `settings` are further fields of `CoverageConfig`. The same calls with the same seed give the same
-    results.
+    `kind` is what models the density: `mixture`, `neighbours` or `distillation`. `settings` are those of its
+    record in `cenie.novelty.config`, for a mixture above all `components`, `window`, `covariance` and `reg`.
+    The same calls with the same seed give the same results.
 
     There are two ways to fit. `push(trajectory)` and `fit()` follow an agent: the window holds its last
     trajectories. `fit(X)` is that of scikit-learn: it forgets everything and fits the points X alone, as one
@@ -62,19 +63,10 @@ class Coverage:
     one stays in use. Before a fit has succeeded there is no novelty (`NotFittedError`).
     """
 
-    def __init__(
-        self,
-        components: Sequence[int] = (6, 15),
-        window: int = 32,
-        covariance: CovarianceName = "diag",
-        reg: float = 1e-2,
-        seed: int = 0,
-        **settings: Any,
-    ):
-        given = {"components": components, "window": window, "covariance": covariance, "reg": reg, **settings}
-        if unknown := _unknown(given):
+    def __init__(self, *, kind: str = "mixture", seed: int = 0, **settings: Any):
+        if unknown := _unknown(kind, settings):
             raise TypeError(unknown)
-        self._begin({**_DEFAULTS, **given, "seed": seed})
+        self._begin({**_defaults(kind), **settings, "seed": seed})
 
     def _begin(self, params: dict[str, Any]) -> None:
         """Start anew with these settings, if nothing is wrong with them."""
@@ -91,12 +83,17 @@ class Coverage:
         return dict(self._params)
 
     def set_params(self, **params: Any) -> "Coverage":
-        """Change settings. The window stays, as far as it fits in; the model is forgotten: fit again."""
-        if unknown := _unknown(params):
+        """Change settings. The window stays, as far as it fits in; the model is forgotten: fit again.
+
+        Another `kind` begins with its own defaults.
+        """
+        kind = params.get("kind", self._params["kind"])
+        if unknown := _unknown(kind, params):
             raise ValueError(unknown)
         if params:
             window = list(self._window)
-            self._begin({**self._params, **params})
+            before = self._params if kind == self._params["kind"] else _defaults(kind)
+            self._begin({**before, "seed": self._params["seed"], **params})
             for trajectory in window:
                 self.push(trajectory)
         return self
@@ -152,7 +149,7 @@ class Coverage:
             return float(_novelty(self.config, state, points[None], valid[None])[0])
 
     def log_density(self, points: ArrayLike) -> np.ndarray:
-        """Log-density [n] of each of the points [n, d] under the current model, within +-10,000."""
+        """Log-density [n] of each of the points [n, d] under the current model, within +-1e12."""
         checked, state = self._checked(points), self._fitted_state()
         with _in_single_precision():
             return np.asarray(_log_density(self.config, state, _filled_up(checked)[0]))[: len(checked)]
@@ -192,13 +189,13 @@ class Coverage:
     @property
     def weights_(self) -> np.ndarray:
         """The weights [k] of the components of the model in use."""
-        chosen = self._chosen("mixture", "pca")
+        chosen = self._chosen()
         return np.exp(np.asarray(chosen.log_weights, np.float64)[_real(chosen)])
 
     @property
     def means_(self) -> np.ndarray:
         """The means [k, d] of the components of the model in use."""
-        chosen = self._chosen("mixture")
+        chosen = self._chosen(of_points=True)
         # Added in double precision: the origin may be far from 0.
         return np.asarray(chosen.origin, np.float64) + np.asarray(chosen.offsets, np.float64)[_real(chosen)]
 
@@ -208,22 +205,23 @@ class Coverage:
 
         These are [k, d] (diag), [k, d, d] (full), [d, d] (tied) or [k] (spherical); `reg` is included.
         """
-        chosen = self._chosen("mixture")
-        covariances = np.asarray(chosen.covariances, np.float64)
-        if self.config.covariance == "tied":
-            return covariances
-        covariances = covariances[_real(chosen)]
-        return covariances[:, 0] if self.config.covariance == "spherical" else covariances
+        chosen = self._chosen(of_points=True)
+        shape, whitening = (
+            SHAPES[cast(MixtureConfig, self.config).covariance],
+            np.asarray(chosen.whitening, np.float64),
+        )
+        return shape.covariances(whitening[_real(chosen)] if shape.per_component else whitening)
 
     def __repr__(self) -> str:
         known = asdict(self.config) | {"seed": self._seed}
-        changed = ", ".join(f"{name}={known[name]!r}" for name in known if known[name] != _DEFAULTS[name])
+        usual = _defaults(self.config.kind) | {"kind": "mixture"}
+        changed = ", ".join(f"{name}={known[name]!r}" for name in known if known[name] != usual[name])
         points = sum(map(len, self._window))
         filling = f"{len(self._window)} of {self.config.window} trajectories, {points} points"
         if self._window:
             filling += f" of {self._window[0].shape[1]} dimensions"
         model = "fitted" if self.fitted_ else "not fitted"
-        if self.fitted_ and self.config.model in ("mixture", "pca"):
+        if self.fitted_ and isinstance(self.config, MixtureConfig):
             model += f" with {self.components_} components"
         failed = f", {self.failed_fits_} fits failed" if self.failed_fits_ else ""
         return f"<Coverage({changed}): {filling}, {model}{failed}>"
@@ -233,12 +231,16 @@ class Coverage:
             raise NotFittedError("there is no model yet: push trajectories and call fit() first, or fit(X)")
         return self._state
 
-    def _chosen(self, *models: str) -> Mixture:
-        """The mixture in use, if it is that of one of these models."""
+    def _chosen(self, of_points: bool = False) -> Mixture:
+        """The mixture in use, if there is one; if it must be, one of the points themselves."""
         model = self._fitted_state().model
-        if self.config.model not in models:
-            raise AttributeError(f"only {' and '.join(models)} have this, not the model {self.config.model}")
-        return (model.inner if self.config.model == "pca" else model).chosen
+        if not isinstance(self.config, MixtureConfig):
+            raise AttributeError(f"only mixtures have this, not the kind {self.config.kind}")
+        if self.config.pca_dimensions is None:
+            return model.chosen
+        if of_points:
+            raise AttributeError("only mixtures of the points have this, not those of principal axes")
+        return model.inner.chosen
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, which replaces an older one only once it is complete."""
@@ -293,7 +295,7 @@ class Coverage:
             leaves = [_entry(arrays, f"state{i}") for i in range(len(_leaves(self._state)))]
             self._state = _with_leaves(self.config, self._state, leaves)
         with _naming("fits"):
-            self._fits = plain(int, _entry(header, "fits"), _SEEDS)
+            self._fits = _seed(_entry(header, "fits"))
         return self
 
     def _checked(self, points: Any) -> np.ndarray:
@@ -325,27 +327,46 @@ class Coverage:
         return single
 
 
-def _unknown(names: Collection[str]) -> str | None:
-    """What to say about names that are no settings, if there are any."""
-    unknown = [name for name in names if name not in _DEFAULTS]
+def _defaults(kind: Any) -> dict[str, Any]:
+    """All settings of a kind by name, the seed included; those of a mixture for an unknown kind."""
+    records = {record().kind: record for record in get_args(CoverageConfig)}
+    record = records.get(kind, MixtureConfig) if isinstance(kind, str) else MixtureConfig
+    return asdict(record()) | {"kind": kind, "seed": 0}
+
+
+def _unknown(kind: Any, names: Collection[str]) -> str | None:
+    """What to say about names that are no settings of this kind of coverage, if there are any."""
+    known = _defaults(kind)
+    unknown = [name for name in names if name not in known]
     if not unknown:
         return None
-    close = {match: None for name in unknown for match in difflib.get_close_matches(name, _DEFAULTS, n=1)}
-    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(_DEFAULTS)}"
+    close = {match: None for name in unknown for match in difflib.get_close_matches(name, known, n=1)}
+    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
     return f"unknown settings: {', '.join(unknown)}; {hint}"
 
 
 def _settings(params: Mapping[str, Any]) -> tuple[CoverageConfig, int]:
     """The settings and the seed; `ValueError` with everything that is wrong with them."""
-    config, problems = read(params)
-    seed = 0
+    problems: list[Problem] = []
+    config, seed = None, 0
     try:
-        seed = plain(int, params["seed"], _SEEDS)
+        config = read_coverage({name: value for name, value in params.items() if name != "seed"})
+    except SettingsError as error:
+        problems += error.problems
+    try:
+        seed = _seed(params["seed"])
     except ValueError as error:
         problems.append(Problem("seed", str(error)))
-    if problems:
-        raise ValueError("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+    if config is None or problems:
+        raise ValueError("; ".join(map(str, problems)))
     return config, seed
+
+
+def _seed(value: Any) -> int:
+    number = plain_value(value)
+    if type(number) is not int or not 0 <= number < _SEEDS:
+        raise ValueError(f"must be a whole number from 0 to {_SEEDS - 1}, got {show(value)}")
+    return number
 
 
 @functools.lru_cache(maxsize=4)  # it takes a third of a second to trace
@@ -357,9 +378,9 @@ def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState
 
 def _too_few(config: CoverageConfig, points: np.ndarray) -> str | None:
     """Why there are too few points for any mixture, and what to do about it; None if there are enough."""
-    fewest, count = config.components[0], len(points)
-    if config.model not in ("mixture", "pca"):
+    if not isinstance(config, MixtureConfig):
         return None
+    fewest, count = config.components[0], len(points)
     # Almost always a few points are enough to see that there are enough.
     if count >= fewest and any(len(np.unique(some, axis=0)) >= fewest for some in (points[:256], points)):
         return None
@@ -438,10 +459,10 @@ def _wrong_parameters(config: CoverageConfig, name: str, values: np.ndarray) -> 
         return None if ((total > 0.0) & (total < 1.001)).all() else "these are no weights of components"
     if np.isinf(values).any():
         return "holds infinite numbers"
-    if name == "covariances" and config.covariance in ("full", "tied"):
+    if name == "whitening" and cast(MixtureConfig, config).covariance in ("full", "tied"):
         values = np.diagonal(values, axis1=-2, axis2=-1)
-    if name in ("covariances", "noise", "scale") and (values <= 0.0).any():
-        return "holds a variance that is not positive"
+    if name in ("whitening", "noise", "scale") and (values <= 0.0).any():
+        return "holds a spread that is not positive"
     return None
 
 

@@ -5,9 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from cenie.devices import Devices
-from cenie.novelty.config import CoverageConfig
-
 
 class Fitted(NamedTuple):
     """A new model, whether it may be used, and what is worth knowing of the fit.
@@ -23,14 +20,15 @@ class Fitted(NamedTuple):
 class CoverageModel(NamedTuple):
     """One way to estimate how dense the student's experience is at a point.
 
+    Its settings are a record of its own.
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
-    `fit(config, key, points [n, d], valid [n], previous, devices)` never raises and may look at the
+    `fit(config, key, points [n, d], *, valid [n], previous, devices=None)` never raises and may look at the
     previous model. Points are finite, and zero where they are not valid; there may be no valid point at
     all. Every device has all points and must return the same; it may share out work (see `cenie.devices`).
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
     finite for points that are not.
     """
 
-    init: Callable[[CoverageConfig, int], Any]
-    fit: Callable[[CoverageConfig, jax.Array, jax.Array, jax.Array, Any, Devices | None], Fitted]
-    log_density: Callable[[CoverageConfig, Any, jax.Array], jax.Array]
+    init: Callable[[Any, int], Any]
+    fit: Callable[..., Fitted]
+    log_density: Callable[[Any, Any, jax.Array], jax.Array]

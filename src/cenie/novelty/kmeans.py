@@ -12,7 +12,8 @@ class Chain(NamedTuple):
     """`k` centres in the order of their draw; the first j of them are a draw of j centres.
 
     `indices` [k] are the points taken as centres and `distances` [k, n] the squared distances of all
-    points from them. `distinct` is how many centres differ: the points had no more different values.
+    points from them. `distinct` is how many centres differ: the points had no more different values. It is 0
+    if distances are too large for single precision.
     """
 
     indices: jax.Array
@@ -42,10 +43,12 @@ def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Ch
 
     uniforms = jax.random.uniform(next_key, (count - 1, candidates))
     _, (indices, distances, new) = lax.scan(extend, first_distance, uniforms)
+    distances = jnp.concatenate([first_distance[None], distances])
+    usable = jnp.any(valid) & jnp.all(jnp.isfinite(distances) | ~valid)
     return Chain(
         indices=jnp.concatenate([first, indices]),
-        distances=jnp.concatenate([first_distance[None], distances]),
-        distinct=jnp.any(valid).astype(jnp.int32) + jnp.sum(new, dtype=jnp.int32),
+        distances=distances,
+        distinct=jnp.where(usable, 1 + jnp.sum(new, dtype=jnp.int32), 0),
     )
 
 

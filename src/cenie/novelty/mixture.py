@@ -6,7 +6,7 @@ carried along, the others go on in smaller groups, the largest mixtures first.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from jax import lax
 from cenie.devices import Devices, shared
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
-from cenie.novelty.covariance import SHAPES
+from cenie.novelty.covariance import ONE_POINT, SHAPES, Assigned, Shape
 from cenie.novelty.points import centre, rows_where
+from cenie.novelty.precision import mean_where, row_sums
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
@@ -29,14 +30,15 @@ class Mixture(NamedTuple):
     """A mixture of up to `k` Gaussians in `d` dimensions; components that do not exist have weight 0.
 
     `origin` [d] is a point in the middle of the data, and `offsets` [k, d] are the means relative to it:
-    in these coordinates squares can be expanded without losing many digits. `covariances` are [k, d]
-    (diagonal, spherical), [k, d, d] (full) or [d, d] (tied).
+    in these coordinates squares can be expanded without losing many digits. `whitening` makes points of a
+    component's covariance such of covariance 1; it is [k, d] (diagonal, spherical: 1 / standard deviation),
+    [k, d, d] (full) or [d, d] (tied), upper triangular.
     """
 
     origin: jax.Array
     log_weights: jax.Array
     offsets: jax.Array
-    covariances: jax.Array
+    whitening: jax.Array
 
     @property
     def means(self) -> jax.Array:
@@ -64,112 +66,156 @@ def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixtu
         origin=jnp.zeros(dimensions),
         log_weights=jnp.full(components, -jnp.inf).at[0].set(0.0),
         offsets=jnp.zeros((components, dimensions)),
-        covariances=SHAPES[covariance].unit(components, dimensions),
+        whitening=SHAPES[covariance].unit(components, dimensions),
     )
+
+
+class Rules(NamedTuple):
+    """How mixtures are fitted. `reg` is added to all variances.
+
+    A fit ends when the mean negative log-likelihood falls by less than `tolerance` below the lowest so far,
+    or after `max_iterations`.
+    """
+
+    covariance: CovarianceName = "diag"
+    reg: float | jax.Array = 1e-2
+    tolerance: float | jax.Array = 1e-3
+    max_iterations: int | jax.Array = 100
+
+
+class Problem(NamedTuple):
+    """What all sizes have in common: points [n, d] relative to an origin [d] in their middle, and the rules.
+
+    `prepared` are the points as their shape of covariance likes them; `total` is how many are valid [n].
+    """
+
+    origin: jax.Array
+    points: jax.Array
+    valid: jax.Array
+    total: jax.Array
+    prepared: Any
+    rules: Rules
+
+    @property
+    def shape(self) -> Shape:
+        return SHAPES[self.rules.covariance]
+
+
+class Progress(NamedTuple):
+    """How far the fits of `m` mixtures have come: the lowest losses, steps taken, and whether they are done.
+
+    A size is not `possible` [m] if the points have fewer distinct values than it has components.
+    """
+
+    mixtures: Mixture
+    loss: jax.Array
+    iterations: jax.Array
+    done: jax.Array
+    possible: jax.Array
+
+
+def pose(points: jax.Array, valid: jax.Array, rules: Rules) -> Problem:
+    """The problem of fitting mixtures to the valid ones of clean points [n, d]."""
+    origin = centre(points, valid)
+    return _problem(origin, jnp.where(valid[:, None], points - origin, 0.0), valid, rules)
+
+
+def subset(problem: Problem, index: jax.Array, mask: jax.Array) -> Problem:
+    """The same problem for the points at these indices of which the mask is true."""
+    points = jnp.where(mask[:, None], problem.points[index], 0.0)
+    return _problem(problem.origin, points, mask, problem.rules)
+
+
+def _problem(origin: jax.Array, points: jax.Array, valid: jax.Array, rules: Rules) -> Problem:
+    total = jnp.maximum(jnp.sum(valid), 1)
+    return Problem(origin, points, valid, total, SHAPES[rules.covariance].prepare(points), rules)
+
+
+def begin(
+    problem: Problem,
+    chain: kmeans.Chain,
+    sizes: range,
+    previous: tuple[Mixture, jax.Array] | None = None,
+    devices: Devices | None = None,
+) -> Progress:
+    """First mixtures of all sizes, smallest first, from one chain of centres.
+
+    Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
+    mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. The work is shared
+    out over `devices`, if there are several.
+    """
+    centres, labels = problem.points[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
+    around_centres = partial(_from_labels, problem, centres, widths=_dealt(sizes[::-1], devices))
+    largest_first = shared(devices, around_centres, labels[::-1], jnp.array(sizes[::-1]))
+    mixtures = jax.tree.map(lambda leaf: leaf[::-1], largest_first)
+    if previous is not None:
+        old, known = previous
+        mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
+    possible = jnp.array(sizes) <= chain.distinct
+    nothing = jnp.zeros(len(sizes), jnp.int32)
+    return Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible)
+
+
+def advance(
+    problem: Problem,
+    progress: Progress,
+    wanted: jax.Array,
+    *,
+    iterations: int | jax.Array,
+    most: Sequence[int],
+    devices: Devices | None = None,
+) -> Progress:
+    """Fit those mixtures that are `wanted` [m] until they are done or have taken so many steps in all.
+
+    `most` [m] are the most components that the largest mixture, the second largest and so on may have. The
+    mixtures are shared out over `devices`, if there are several.
+    """
+    widths = _dealt(most, devices)
+
+    def converge(progress: Progress, wanted: jax.Array) -> Progress:
+        return _converged(problem, progress, wanted, iterations, widths)
+
+    # Wanted ones first, from the largest to the smallest: so they are spread evenly over the devices, and the
+    # largest that can be left on any device is known when the program is compiled.
+    return _largest_first(devices, converge, progress, wanted, first=wanted & ~progress.done)
+
+
+def judge(problem: Problem, progress: Progress, most: Sequence[int], devices: Devices | None = None) -> Fits:
+    """Label the points of the problem, and say how likely they are, by each mixture; `most` as before."""
+    widths = _dealt(most, devices)
+    labels, log_likelihood = _largest_first(
+        devices, lambda progress: _judged(problem, progress.mixtures, widths), progress
+    )
+    ok = progress.possible
+    for leaf in (log_likelihood, progress.mixtures.offsets, progress.mixtures.whitening):
+        ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
+    return Fits(progress.mixtures, labels, log_likelihood, progress.iterations, ok)
 
 
 def fit_sizes(
     key: jax.Array,
     points: jax.Array,
     valid: jax.Array,
+    *,
     sizes: range,
-    covariance: CovarianceName = "diag",
-    reg: float | jax.Array = 1e-2,
-    tolerance: float | jax.Array = 1e-3,
-    max_iterations: int | jax.Array = 100,
+    rules: Rules,
     previous: tuple[Mixture, jax.Array] | None = None,
 ) -> Fits:
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
-    start = begin(key, points, valid, sizes, covariance, reg, tolerance, previous)
-    return fit_from(start, jnp.ones(len(sizes), bool), max_iterations)
-
-
-class Start(NamedTuple):
-    """Where fits of several sizes begin: the points, relative to an origin in their middle, and mixtures.
-
-    `mixtures` [m, ...] are the first ones of each size, smallest size first; `distinct` is how many of the
-    centres differ.
-    """
-
-    sizes: range
-    points: jax.Array
-    problem: "_Problem"
-    mixtures: Mixture
-    distinct: jax.Array
-
-
-def begin(
-    key: jax.Array,
-    points: jax.Array,
-    valid: jax.Array,
-    sizes: range,
-    covariance: CovarianceName,
-    reg: float | jax.Array,
-    tolerance: float | jax.Array,
-    previous: tuple[Mixture, jax.Array] | None = None,
-    devices: Devices | None = None,
-) -> Start:
-    """First mixtures of all sizes from one k-means++ chain among the valid ones of clean points [n, d].
-
-    Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
-    mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. A fit will end when
-    the mean negative log-likelihood falls by less than `tolerance` below the lowest so far; `reg` is added
-    to all variances. The work is shared out over `devices`, if there are several. Consumes the key.
-    """
-    origin = centre(points, valid)
-    inside = jnp.where(valid[:, None], points - origin, 0.0)
-    chain = kmeans.chain(key, inside, valid, sizes[-1])
-    centres, labels = inside[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
-    problem = _problem(inside, valid, covariance, reg, tolerance)
-    around_centres = partial(_from_labels, problem, centres, origin, widths=_widths(sizes, devices))
-    largest_first = shared(devices, around_centres, labels[::-1], jnp.array(sizes[::-1]))
-    mixtures = jax.tree.map(lambda leaf: leaf[::-1], largest_first)
-    if previous is not None:
-        old, known = previous
-        mixtures = jax.tree.map(partial(rows_where, known), _moved(old, origin), mixtures)
-    return Start(sizes, inside, problem, mixtures, chain.distinct)
-
-
-def fit_from(
-    start: Start,
-    wanted: jax.Array,
-    max_iterations: int | jax.Array,
-    some: tuple[jax.Array, jax.Array] | None = None,
-    devices: Devices | None = None,
-) -> Fits:
-    """Fit those sizes that are `wanted` [m]; the others stay where they start and are not ok.
-
-    `some` are indices of points and a mask: if given, the steps of the fits look at these points only. The
-    sizes are shared out over `devices`, if there are several.
-    """
-    problem = looked_at = start.problem
-    if some is not None:
-        index, mask = some
-        rows = jnp.where(mask[:, None], start.points[index], 0.0)
-        looked_at = _problem(rows, mask, problem.covariance, problem.reg, problem.tolerance)
-    sizes, widths = jnp.array(start.sizes), _widths(start.sizes, devices)
-    # Wanted ones first, shared out in turn, from the largest to the smallest: so they are spread evenly, and
-    # the largest that can be left on any device is known when the program is compiled.
-    order = jnp.lexsort((-sizes, ~wanted))
-
-    def fit(mixtures: Mixture, ok: jax.Array) -> Fits:
-        mixtures, iterations = _converged(looked_at, mixtures, ok, max_iterations, widths)
-        labels, log_likelihood = _judged(problem, mixtures, widths)
-        for leaf in (log_likelihood, mixtures.offsets, mixtures.covariances):
-            ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
-        return Fits(mixtures, labels, log_likelihood, iterations, ok)
-
-    rows = start.mixtures, wanted & (sizes <= start.distinct)
-    fits = shared(devices, fit, *jax.tree.map(lambda leaf: leaf[order], rows))
-    return jax.tree.map(lambda leaf: leaf[jnp.argsort(order)], fits)
+    problem = pose(points, valid, rules)
+    chain = kmeans.chain(key, problem.points, valid, sizes[-1])
+    progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
+    everything = jnp.ones(len(sizes), bool)
+    progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
+    return judge(problem, progress, most)
 
 
 def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
     """Logarithm of the density [n] at finite points [n, d]."""
     shape = SHAPES[covariance]
     prepared = shape.prepare(points - mixture.origin)
-    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.covariances) + mixture.log_weights
-    return jax.nn.logsumexp(joint, axis=1)
+    joint = shape.log_gaussians(prepared, mixture.offsets, mixture.whitening) + mixture.log_weights[:, None]
+    return jax.nn.logsumexp(joint, axis=0)
 
 
 def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> int:
@@ -177,156 +223,139 @@ def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> 
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
 
 
-def _widths(sizes: range, devices: Devices | None) -> tuple[int, ...]:
-    """The most components that the mixtures of one device have, if sizes are dealt out from the largest."""
-    return tuple(range(sizes[-1], sizes[0] - 1, -1 if devices is None else -devices.number))
+def _dealt(most: Sequence[int], devices: Devices | None) -> Sequence[int]:
+    """The most components that the mixtures of one device have, if they are dealt out from the largest."""
+    return most if devices is None else most[:: devices.number]
 
 
-class _Problem(NamedTuple):
-    """What all sizes have in common: the points as their shape of covariance likes them, and the rules."""
+def _largest_first(
+    devices: Devices | None, function: Callable[..., Any], progress: Progress, *rows: Any, first: Any = None
+) -> Any:
+    """`function(progress, *rows)` of arrays [m, ...], in which the mixtures are sorted by size while it runs.
 
-    prepared: Any
-    valid: jax.Array
-    total: jax.Array
-    covariance: CovarianceName
-    reg: float | jax.Array
-    tolerance: float | jax.Array
-
-
-def _problem(
-    inside: jax.Array,
-    valid: jax.Array,
-    covariance: CovarianceName,
-    reg: float | jax.Array,
-    tolerance: float | jax.Array,
-) -> _Problem:
-    prepared = SHAPES[covariance].prepare(inside)
-    return _Problem(prepared, valid, jnp.maximum(jnp.sum(valid), 1), covariance, reg, tolerance)
-
-
-class _Progress(NamedTuple):
-    mixture: Mixture
-    best: jax.Array
-    iteration: jax.Array
-    done: jax.Array
+    Mixtures of which `first` [m] is true come before all others.
+    """
+    sizes = jnp.sum(progress.mixtures.log_weights > -jnp.inf, axis=1)
+    order = jnp.lexsort((-sizes,) if first is None else (-sizes, ~first))
+    sorted_rows = jax.tree.map(lambda leaf: leaf[order], (progress, *rows))
+    results = shared(devices, function, *sorted_rows)
+    return jax.tree.map(lambda leaf: leaf[jnp.argsort(order)], results)
 
 
 def _converged(
-    problem: _Problem,
-    mixtures: Mixture,
-    possible: jax.Array,
-    max_iterations: int | jax.Array,
+    problem: Problem,
+    progress: Progress,
+    wanted: jax.Array,
+    iterations: int | jax.Array,
     widths: Sequence[int],
-) -> tuple[Mixture, jax.Array]:
-    """The mixtures [m, ...] after as many steps as each needs, and how many these are [m].
+) -> Progress:
+    """The wanted mixtures after as many steps as each needs, up to so many.
 
-    Mixture i has at most `widths[i]` components, of which none is larger than the one before.
+    Of the mixtures that are to go on, number i has at most `widths[i]` components, and none is larger than
+    the one before.
     """
-    count = possible.shape[0]
-    at = _Progress(
-        mixtures, jnp.full(count, jnp.inf), jnp.zeros(count, jnp.int32), ~possible | (max_iterations == 0)
-    )
+    count = wanted.shape[0]
 
-    def advance(at: _Progress, together: int) -> _Progress:
-        """One step of the first `together` mixtures that are not done."""
-        index = jnp.argsort(at.done, stable=True)[:together]
-        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], at), widths[:together])
-        new = new._replace(done=new.done | (new.iteration >= max_iterations))
-        return jax.tree.map(lambda all_of_them, some: all_of_them.at[index].set(some), at, new)
+    def is_idle(progress: Progress) -> jax.Array:
+        return progress.done | ~wanted | (progress.iterations >= iterations)
 
-    for together in sorted({min(group, count) for group in SHAPES[problem.covariance].abreast}, reverse=True):
-        at = lax.while_loop(
-            lambda at, least=together: jnp.sum(~at.done) >= least, partial(advance, together=together), at
+    def advance(progress: Progress, together: int) -> Progress:
+        """One step of the first `together` mixtures that are not idle."""
+        index = jnp.argsort(is_idle(progress), stable=True)[:together]
+        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], progress), widths[:together])
+        return jax.tree.map(lambda old, new: old.at[index].set(new), progress, new)
+
+    for together in sorted({min(group, count) for group in problem.shape.group_sizes}, reverse=True):
+        progress = lax.while_loop(
+            lambda progress, least=together: jnp.sum(~is_idle(progress)) >= least,
+            partial(advance, together=together),
+            progress,
         )
-    return at.mixture, at.iteration
+    return progress
 
 
-def _step(problem: _Problem, at: _Progress, widths: Sequence[int]) -> _Progress:
+def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
-    old = _abreast(problem, at.mixture, widths)
-    responsibilities, losses = [], []
+    old = _packed(problem, progress.mixtures, widths)
+    responsibilities, densities = [], []
     for joint in _log_joints(problem, old, widths):
-        log_density = jax.nn.logsumexp(joint, axis=1)
-        losses.append(-jnp.sum(jnp.where(problem.valid, log_density, 0.0)) / problem.total)
-        shares = jnp.exp(joint - log_density[:, None])
-        responsibilities.append(jnp.where(problem.valid[:, None], shares, 0.0))
-    loss = jnp.stack(losses)
+        highest = jnp.max(joint, axis=0)
+        shares = jnp.exp(joint - highest)
+        total = jnp.sum(shares, axis=0)
+        densities.append(highest + jnp.log(total))
+        responsibilities.append(jnp.where(problem.valid, shares / total, 0.0))
+    loss = -mean_where(problem.valid, jnp.stack(densities))
     # Written so that a loss that is not a number ends the fit too.
-    done = ~(at.best - loss >= problem.tolerance)
-    counts = jnp.concatenate([jnp.sum(part, axis=0) for part in responsibilities])
-    new = _maximised(problem, jnp.concatenate(responsibilities, axis=1), counts, old, widths)
-    mixture = _stacked(problem, new, at.mixture, widths)
-    return _Progress(mixture, jnp.minimum(at.best, loss), at.iteration + 1, done)
+    done = ~(progress.loss - loss >= problem.rules.tolerance)
+    together = jnp.concatenate(responsibilities)
+    new = _maximised(problem, Assigned(together, row_sums(together)), old, widths)
+    mixtures = _stacked(problem, new, progress.mixtures, widths)
+    lowest = jnp.minimum(progress.loss, loss)
+    return Progress(mixtures, lowest, progress.iterations + 1, done, progress.possible)
 
 
-def _judged(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
-    joints = _log_joints(problem, _abreast(problem, mixtures, widths), widths)
-    densities = jnp.stack([jax.nn.logsumexp(joint, axis=1) for joint in joints])
-    labels = jnp.stack([jnp.argmax(joint, axis=1).astype(jnp.int32) for joint in joints])
-    return labels, jnp.sum(jnp.where(problem.valid, densities, 0.0), axis=1) / problem.total
+    joints = _log_joints(problem, _packed(problem, mixtures, widths), widths)
+    densities = jnp.stack([jax.nn.logsumexp(joint, axis=0) for joint in joints])
+    labels = jnp.stack([_first_highest(joint) for joint in joints])
+    return labels, mean_where(problem.valid, densities)
 
 
-def _log_joints(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:
-    """For each mixture the logarithm of weight times density [n, k] of its components at all points."""
-    shape = SHAPES[problem.covariance]
+def _first_highest(joint: jax.Array) -> jax.Array:
+    """The row [n] of the highest entry of each column; faster than an `argmax`. 0 if there is none."""
+    rows = jnp.arange(joint.shape[0], dtype=jnp.int32)[:, None]
+    first = jnp.min(jnp.where(joint == jnp.max(joint, axis=0), rows, joint.shape[0]), axis=0)
+    return jnp.where(first < joint.shape[0], first, 0)
+
+
+def _log_joints(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:
+    """For each mixture the logarithm of weight times density [k, n] of its components at all points."""
+    shape = problem.shape
     if shape.per_component:
-        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.covariances)
-        densities = _cut(together, widths, axis=1)
+        together = shape.log_gaussians(problem.prepared, mixtures.offsets, mixtures.whitening)
+        densities = _cut(together, widths, axis=0)
     else:
-        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.covariances)
+        parts = zip(_cut(mixtures.offsets, widths, axis=0), mixtures.whitening)
         densities = [shape.log_gaussians(problem.prepared, *part) for part in parts]
     return [
-        density + log_weights
+        density + log_weights[:, None]
         for density, log_weights in zip(densities, _cut(mixtures.log_weights, widths, axis=0))
     ]
 
 
-def _estimates(
-    problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    centres: jax.Array | None,
-    widths: Sequence[int],
-) -> tuple[jax.Array, jax.Array]:
-    """Means [c, d] and covariances of mixtures abreast, from responsibilities [n, c] and their sums [c]."""
-    shape = SHAPES[problem.covariance]
+def _estimates(problem: Problem, assigned: Assigned, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """Means [c, d] and whitening of packed mixtures."""
+    shape, reg = problem.shape, problem.rules.reg
     if shape.per_component:
-        return shape.estimate(problem.prepared, responsibilities, counts, centres, problem.reg)
-    columns = _cut(responsibilities, widths, axis=1), _cut(counts, widths, axis=0)
-    middles = [None] * len(widths) if centres is None else _cut(centres, widths, axis=0)
-    parts = [shape.estimate(problem.prepared, *part, problem.reg) for part in zip(*columns, middles)]
-    means, covariances = zip(*parts)
-    return jnp.concatenate(means), jnp.stack(covariances)
+        return shape.estimate(problem.prepared, assigned, reg)
+    columns = _cut(assigned.responsibilities, widths, axis=0), _cut(assigned.counts, widths, axis=0)
+    centres = [None] * len(widths) if assigned.centres is None else _cut(assigned.centres, widths, axis=0)
+    parts = [shape.estimate(problem.prepared, Assigned(*part), reg) for part in zip(*columns, centres)]
+    means, whitening = zip(*parts)
+    return jnp.concatenate(means), jnp.stack(whitening)
 
 
-def _maximised(
-    problem: _Problem,
-    responsibilities: jax.Array,
-    counts: jax.Array,
-    old: Mixture,
-    widths: Sequence[int],
-) -> Mixture:
-    """The most likely mixtures abreast, given the responsibilities [n, c] and their sums [c].
+def _maximised(problem: Problem, assigned: Assigned, old: Mixture, widths: Sequence[int]) -> Mixture:
+    """The most likely packed mixtures, given the responsibilities of all their components.
 
     A component of less than one point keeps its place with almost no weight, and may win points back.
     """
-    alive = counts >= 1.0
-    offsets, covariances = _estimates(problem, responsibilities, counts, None, widths)
-    if SHAPES[problem.covariance].per_component:
-        covariances = rows_where(alive, covariances, old.covariances)
+    alive = assigned.counts >= ONE_POINT
+    offsets, whitening = _estimates(problem, assigned, widths)
+    if problem.shape.per_component:
+        whitening = rows_where(alive, whitening, old.whitening)
     return Mixture(
         origin=old.origin,
-        log_weights=_log_weights(counts, problem.total, old.log_weights > -jnp.inf),
+        log_weights=_log_weights(assigned.counts, problem.total, old.log_weights > -jnp.inf),
         offsets=rows_where(alive, offsets, old.offsets),
-        covariances=covariances,
+        whitening=whitening,
     )
 
 
 def _from_labels(
-    problem: _Problem,
+    problem: Problem,
     centres: jax.Array,
-    origin: jax.Array,
     labels: jax.Array,
     sizes: jax.Array,
     widths: Sequence[int],
@@ -335,42 +364,41 @@ def _from_labels(
 
     Mixture i has `sizes[i]` components, at most `widths[i]`; `labels` are [m, n].
     """
-    shape, (count, dimensions) = SHAPES[problem.covariance], centres.shape
+    shape, (count, dimensions) = problem.shape, centres.shape
     owner, place = _columns(widths)
     present = jnp.asarray(place) < sizes[owner]
     middles = rows_where(present, centres[place], jnp.zeros_like(centres[place]))
-    members = jnp.concatenate(
-        [jax.nn.one_hot(row, width) * problem.valid[:, None] for row, width in zip(labels, widths)], axis=1
-    )
-    counts = jnp.sum(members, axis=0)
-    offsets, covariances = _estimates(problem, members, counts, middles, widths)
+    members = (jnp.asarray(place)[:, None] == labels[owner]) & problem.valid
+    members = members.astype(problem.points.dtype)
+    counts = row_sums(members)
+    offsets, whitening = _estimates(problem, Assigned(members, counts, middles), widths)
     if shape.per_component:
-        covariances = rows_where(present, covariances, shape.unit(*offsets.shape))
+        whitening = rows_where(present, whitening, shape.unit(*offsets.shape))
     log_weights = _log_weights(counts, problem.total, present)
-    blank = empty(count, dimensions, problem.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
+    blank = empty(count, dimensions, problem.rules.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
     blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
-    origins = jnp.broadcast_to(origin, blanks.origin.shape)
-    return _stacked(problem, Mixture(origins, log_weights, offsets, covariances), blanks, widths)
+    origins = jnp.broadcast_to(problem.origin, blanks.origin.shape)
+    return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, widths)
 
 
-# Mixtures abreast: the components of all of them in one row [c, ...], each with only as many as its width.
+# Packed mixtures: the components of all of them in one row [c, ...], each with only as many as its width.
 # What is the same for every component is then one operation, and not one for each mixture.
 
 
 def _columns(widths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For each component of mixtures abreast: its mixture [c], and its place in it [c]."""
+    """For each component of packed mixtures: its mixture [c], and its place in it [c]."""
     return np.repeat(np.arange(len(widths)), widths), np.concatenate([np.arange(width) for width in widths])
 
 
-def _abreast(problem: _Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
-    """Mixtures [m, ...] abreast; origins, and covariances that components share, keep their axis [m]."""
+def _packed(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> Mixture:
+    """Mixtures [m, ...] packed; origins, and a whitening that components share, keep their axis [m]."""
     columns = _columns(widths)
     return mixtures._replace(
-        **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.covariance)}
+        **{name: getattr(mixtures, name)[columns] for name in _per_component(problem.rules.covariance)}
     )
 
 
-def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
+def _stacked(problem: Problem, packed: Mixture, full: Mixture, widths: Sequence[int]) -> Mixture:
     """The opposite: mixtures [m, ...], what was cut off taken from the full ones."""
     places = np.arange(full.log_weights.shape[1])
     ends = np.cumsum(widths)[:, None]
@@ -381,22 +409,22 @@ def _stacked(problem: _Problem, abreast: Mixture, full: Mixture, widths: Sequenc
         mask = exists.reshape(*exists.shape, *[1] * (old.ndim - 2))
         return jnp.where(mask, new[np.where(exists, index, 0)], old)
 
-    return abreast._replace(
+    return packed._replace(
         **{
-            name: put_back(getattr(abreast, name), getattr(full, name))
-            for name in _per_component(problem.covariance)
+            name: put_back(getattr(packed, name), getattr(full, name))
+            for name in _per_component(problem.rules.covariance)
         }
     )
 
 
 def _per_component(covariance: CovarianceName) -> tuple[str, ...]:
     """The fields of a mixture that have an axis of components."""
-    own = ("covariances",) if SHAPES[covariance].per_component else ()
+    own = ("whitening",) if SHAPES[covariance].per_component else ()
     return ("log_weights", "offsets", *own)
 
 
 def _log_weights(counts: jax.Array, count: jax.Array, present: jax.Array) -> jax.Array:
-    weights = jnp.where(counts >= 1.0, jnp.log(counts / count), _LOG_SMALLEST_WEIGHT)
+    weights = jnp.where(counts >= ONE_POINT, jnp.log(counts / count), _LOG_SMALLEST_WEIGHT)
     return jnp.where(present, weights, -jnp.inf)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from cenie.devices import Devices
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import NeighboursConfig
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre, drawn
 
@@ -24,38 +24,39 @@ class NeighboursModel(NamedTuple):
     valid: jax.Array
 
 
-def init(config: CoverageConfig, dimensions: int) -> NeighboursModel:
-    count = config.neighbours_kept
+def init(config: NeighboursConfig, dimensions: int) -> NeighboursModel:
+    count = config.kept
     return NeighboursModel(jnp.zeros(dimensions), jnp.zeros((count, dimensions)), jnp.zeros(count, bool))
 
 
 def fit(
-    config: CoverageConfig,
+    config: NeighboursConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: NeighboursModel,
     devices: Devices | None = None,
 ) -> Fitted:
     """Keep points, drawn uniformly if there are too many. Diagnostics: how many are `kept`."""
     origin = centre(points, valid)
-    count = min(config.neighbours_kept, points.shape[0])
+    count = min(config.kept, points.shape[0])
     index, mask = drawn(key, valid, count)
     kept = jnp.where(mask[:, None], points[index] - origin, 0.0)
-    missing = config.neighbours_kept - count
+    missing = config.kept - count
     model = NeighboursModel(origin, jnp.pad(kept, ((0, missing), (0, 0))), jnp.pad(mask, (0, missing)))
     usable = jnp.any(mask) & jnp.isfinite(jnp.sum(jnp.square(kept)))
     return Fitted(model, usable, {"kept": jnp.sum(mask)})
 
 
-def log_density(config: CoverageConfig, model: NeighboursModel, points: jax.Array) -> jax.Array:
+def log_density(config: NeighboursConfig, model: NeighboursModel, points: jax.Array) -> jax.Array:
     """k / (m V r^d) in logarithms [n], with r the distance from the k-th neighbour and V the unit ball.
 
     `reg` is added to r^2, so that copies of a point are dense, not infinitely dense.
     """
     dimensions = points.shape[1]
     count = jnp.maximum(jnp.sum(model.valid), 1)
-    rank = min(config.neighbours, config.neighbours_kept)
+    rank = min(config.rank, config.kept)
     used = jnp.minimum(rank, count)
     # What is not valid is infinitely far.
     squares = jnp.where(model.valid, jnp.sum(jnp.square(model.points), axis=1), jnp.inf)

@@ -4,7 +4,6 @@ What lies off these axes is modelled as noise of equal variance in all remaining
 point which leaves the subspace is unlikely as well.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 
 from cenie.devices import Devices
 from cenie.novelty import selection
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre
 
@@ -27,20 +26,21 @@ class PcaModel(NamedTuple):
     inner: selection.MixtureModel
 
 
-def init(config: CoverageConfig, dimensions: int) -> PcaModel:
+def init(config: MixtureConfig, dimensions: int) -> PcaModel:
     kept = _kept(config, dimensions)
     return PcaModel(
         origin=jnp.zeros(dimensions),
         axes=jnp.eye(dimensions, kept),
         noise=jnp.ones(()),
-        inner=selection.init(_cold(config), kept),
+        inner=selection.init(config, kept),
     )
 
 
 def fit(
-    config: CoverageConfig,
+    config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: PcaModel,
     devices: Devices | None = None,
@@ -57,7 +57,7 @@ def fit(
     axes = _signed(directions[:, ::-1][:, :kept])
     variances = jnp.maximum(variances[::-1], 0.0)
     noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
-    inner = selection.fit(_cold(config), key, inside @ axes, valid, previous.inner, devices)
+    inner = selection.fit(config, key, inside @ axes, valid=valid, previous=previous.inner, devices=devices)
     explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
     return Fitted(
         model=PcaModel(origin, axes, noise, inner.model),
@@ -66,24 +66,19 @@ def fit(
     )
 
 
-def log_density(config: CoverageConfig, model: PcaModel, points: jax.Array) -> jax.Array:
+def log_density(config: MixtureConfig, model: PcaModel, points: jax.Array) -> jax.Array:
     """Logarithm of the density [n] at points [n, d]."""
     inside = points - model.origin
     on_axes = inside @ model.axes
     off_axes = jnp.sum(jnp.square(inside - on_axes @ model.axes.T), axis=1)
     others = model.axes.shape[0] - model.axes.shape[1]
     noise = -0.5 * (off_axes / model.noise + others * jnp.log(2.0 * math.pi * model.noise))
-    density = selection.log_density(_cold(config), model.inner, on_axes)
+    density = selection.log_density(config, model.inner, on_axes)
     return density + noise if others else density
 
 
-def _kept(config: CoverageConfig, dimensions: int) -> int:
-    return min(config.pca_dimensions, dimensions)
-
-
-def _cold(config: CoverageConfig) -> CoverageConfig:
-    """Axes turn from fit to fit, so that an old mixture is no start for a new one."""
-    return dataclasses.replace(config, warm_start=False)
+def _kept(config: MixtureConfig, dimensions: int) -> int:
+    return dimensions if config.pca_dimensions is None else min(config.pca_dimensions, dimensions)
 
 
 def _signed(axes: jax.Array) -> jax.Array:

@@ -1,5 +1,6 @@
 """Mixtures as a model of coverage: fit every size, keep the best by the silhouette (or AIC, BIC)."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -7,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from cenie.devices import Devices
-from cenie.novelty import mixture
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty import kmeans, mixture
+from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
-from cenie.novelty.mixture import Fits, Mixture
+from cenie.novelty.mixture import Fits, Mixture, Problem, Progress
 from cenie.novelty.points import drawn, rows_where
 from cenie.novelty.silhouette import rough_silhouettes, silhouettes
 
@@ -22,12 +23,12 @@ class MixtureModel(NamedTuple):
     starts: tuple[Mixture, jax.Array] | None
 
 
-def sizes_of(config: CoverageConfig) -> range:
+def sizes_of(config: MixtureConfig) -> range:
     """The numbers of components to try."""
     return range(config.components[0], config.components[1] + 1)
 
 
-def init(config: CoverageConfig, dimensions: int) -> MixtureModel:
+def init(config: MixtureConfig, dimensions: int) -> MixtureModel:
     sizes = sizes_of(config)
     nothing = mixture.empty(sizes[-1], dimensions, config.covariance)
     if not config.warm_start:
@@ -37,9 +38,10 @@ def init(config: CoverageConfig, dimensions: int) -> MixtureModel:
 
 
 def fit(
-    config: CoverageConfig,
+    config: MixtureConfig,
     key: jax.Array,
     points: jax.Array,
+    *,
     valid: jax.Array,
     previous: MixtureModel,
     devices: Devices | None = None,
@@ -52,72 +54,108 @@ def fit(
     """
     fit_key, score_key, draw_key = jax.random.split(key, 3)
     sizes = sizes_of(config)
-    start = mixture.begin(
-        fit_key,
-        points,
-        valid,
-        sizes,
-        config.covariance,
-        config.reg,
-        config.tolerance,
-        previous.starts,
-        devices,
-    )
-    fit_sizes = partial(mixture.fit_from, start, max_iterations=config.max_iterations, devices=devices)
-    everything = jnp.ones(len(sizes), bool)
-    if not _screens(config, points):
-        fits = fit_sizes(everything)
-        scores, candidates = _scores(config, score_key, points, valid, fits, devices), fits.ok
+    rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
+    problem = mixture.pose(points, valid, rules)
+    chain = kmeans.chain(fit_key, problem.points, valid, sizes[-1])
+    progress = mixture.begin(problem, chain, sizes, previous.starts, devices)
+    if _screens(config):
+        judged = _screened(config, draw_key, score_key, problem, progress, devices)
     else:
-        assert config.screening_points is not None
-        rough = fit_sizes(everything, some=drawn(draw_key, valid, config.screening_points))
-        rough_scores = rough_silhouettes(points, rough.labels, sizes, valid, devices)
-        best = jnp.max(jnp.where(rough.ok, rough_scores, -jnp.inf))
-        thorough = fit_sizes(rough.ok & (rough_scores >= best - config.screening_margin))
-        candidates = thorough.ok
-        scores = _scores(config, score_key, points, valid, thorough, devices)
-        scores = jnp.where(candidates, scores, rough_scores)
-        fits = jax.tree.map(partial(rows_where, candidates), thorough, rough)
-        fits = fits._replace(iterations=rough.iterations + thorough.iterations)
-    best = jnp.argmax(jnp.where(candidates, scores, -jnp.inf))
+        everything, most = jnp.ones(len(sizes), bool), sizes[::-1]
+        progress = mixture.advance(
+            problem, progress, everything, iterations=rules.max_iterations, most=most, devices=devices
+        )
+        fits = mixture.judge(problem, progress, most, devices)
+        judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes, devices), fits.ok)
+    fits = judged.fits
+    best = jnp.argmax(jnp.where(judged.eligible, judged.scores, -jnp.inf))
     chosen = jax.tree.map(lambda leaf: leaf[best], fits.mixtures)
     diagnostics = {
         "components": sizes[0] + best,
-        "scores": jnp.where(fits.ok, scores, jnp.nan),
+        "scores": jnp.where(fits.ok, judged.scores, jnp.nan),
         "iterations": fits.iterations,
         "log_likelihood": fits.log_likelihood,
         "failed": jnp.sum(~fits.ok),
     }
-    return Fitted(MixtureModel(chosen, _next_starts(previous, fits)), jnp.any(candidates), diagnostics)
+    model = MixtureModel(chosen, _next_starts(previous, fits))
+    return Fitted(model, jnp.any(judged.eligible), diagnostics)
 
 
-def log_density(config: CoverageConfig, model: MixtureModel, points: jax.Array) -> jax.Array:
+def log_density(config: MixtureConfig, model: MixtureModel, points: jax.Array) -> jax.Array:
     """Logarithm of the density [n] at points [n, d]."""
     return mixture.log_density(model.chosen, points, config.covariance)
 
 
+class _Judged(NamedTuple):
+    """Fits of all sizes [m], their scores [m], higher being better, and which may be chosen [m]."""
+
+    fits: Fits
+    scores: jax.Array
+    eligible: jax.Array
+
+
+def _screens(config: MixtureConfig) -> bool:
+    """Whether sizes are compared after a few steps, and only some go on."""
+    fewer = len(sizes_of(config)) > config.screening_candidates
+    return config.selection == "silhouette" and config.screening_steps is not None and fewer
+
+
+def _screened(
+    config: MixtureConfig,
+    draw_key: jax.Array,
+    score_key: jax.Array,
+    problem: Problem,
+    progress: Progress,
+    devices: Devices | None,
+) -> _Judged:
+    """Let all sizes take a few steps, and only those go on whose rough silhouettes are then the best."""
+    sizes, steps = sizes_of(config), config.screening_steps
+    assert steps is not None
+    most, everything = sizes[::-1], jnp.ones(len(sizes), bool)
+    progress = mixture.advance(problem, progress, everything, iterations=steps, most=most, devices=devices)
+    count = min(config.screening_points, len(problem.points))
+    sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
+    rough = mixture.judge(sample, progress, most, devices)
+    rough_scores = rough_silhouettes(sample.points, rough.labels, sizes, sample.valid, devices)
+    rough_scores = jnp.where(rough.ok, rough_scores, -jnp.inf)
+    # The best few, in the order of their sizes from the largest: so the most components of each are known.
+    few = most[: config.screening_candidates]
+    index = jnp.sort(jax.lax.top_k(rough_scores, len(few))[1], descending=True)
+    wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
+    finalists = jax.tree.map(lambda leaf: leaf[index], progress)
+    finalists = mixture.advance(
+        problem, finalists, wanted, iterations=config.max_iterations, most=few, devices=devices
+    )
+    fits = mixture.judge(problem, finalists, few, devices)
+    scores = _scores(config, score_key, problem, fits, few, devices)
+    eligible = fits.ok & wanted
+
+    def put_back(all_sizes: jax.Array, finalists: jax.Array) -> jax.Array:
+        return all_sizes.at[index].set(rows_where(eligible, finalists, all_sizes[index]))
+
+    known = rough.mixtures, rough.log_likelihood, rough.iterations, rough.ok, rough_scores
+    final = fits.mixtures, fits.log_likelihood, fits.iterations, fits.ok, scores
+    mixtures, log_likelihood, iterations, ok, scores = jax.tree.map(put_back, known, final)
+    fits = Fits(mixtures, rough.labels, log_likelihood, iterations, ok)
+    return _Judged(fits, scores, jnp.zeros(len(sizes), bool).at[index].set(eligible))
+
+
 def _scores(
-    config: CoverageConfig,
+    config: MixtureConfig,
     key: jax.Array,
-    points: jax.Array,
-    valid: jax.Array,
+    problem: Problem,
     fits: Fits,
+    sizes: Sequence[int],
     devices: Devices | None,
 ) -> jax.Array:
     """Higher is better [m]; of equal scores the smaller size wins."""
-    sizes, dimensions = sizes_of(config), points.shape[1]
     if config.selection == "silhouette":
-        return silhouettes(points, fits.labels, sizes, valid, key, config.silhouette_rows, devices)
-    count = jnp.sum(valid)
+        how = {"valid": problem.valid, "key": key, "rows": config.silhouette_rows, "devices": devices}
+        return silhouettes(problem.points, fits.labels, sizes, **how)
+    dimensions = problem.points.shape[1]
     parameters = jnp.array([mixture.count_parameters(k, dimensions, config.covariance) for k in sizes])
-    price = 2.0 if config.selection == "aic" else jnp.log(jnp.maximum(count, 1))
-    return 2.0 * fits.log_likelihood * count - price * parameters
-
-
-def _screens(config: CoverageConfig, points: jax.Array) -> bool:
-    """Whether sizes are compared by fits to a part of the points before any is fitted to all."""
-    few = config.screening_points
-    return config.selection == "silhouette" and few is not None and few < len(points)
+    price = 2.0 if config.selection == "aic" else jnp.log(problem.total)
+    return 2.0 * fits.log_likelihood * problem.total - price * parameters
 
 
 def _next_starts(previous: MixtureModel, fits: Fits) -> tuple[Mixture, jax.Array] | None:

@@ -10,6 +10,7 @@ tells how far they are in the other. On the states of a maze student this divide
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -19,18 +20,23 @@ from jax import lax
 
 from cenie.devices import Devices, shared, summed
 from cenie.novelty.points import centre, drawn
+from cenie.novelty.precision import in_double_precision
 
 _TILE = 1024
 """Points per side of a tile: large enough for fast products, small enough for the cache."""
 
-_ROUNDING = 1e-6
-"""Squared distances below this share of the squared lengths are rounding errors of equal points."""
+_ROUNDING = 8.0
+"""Squared distances below so many units in the last place of the squared lengths are of equal points."""
+
+_SMALLEST_SHARE = 0.2
+"""Of the mean squared length: in single precision, squared distances that decide a score must be as large."""
 
 
 def silhouettes(
     points: jax.Array,
     labels: jax.Array,
     clusters: Sequence[int],
+    *,
     valid: jax.Array,
     key: jax.Array | None = None,
     rows: int | None = None,
@@ -43,23 +49,21 @@ def silhouettes(
     many points, drawn with the key and the same for all labelings, give an unbiased estimate of the mean
     over all. The work is shared out over `devices`, if there are several.
     """
-    of = _clustered(points, labels, clusters, valid)
+    clustering = _clustered(points, labels, clusters, valid)
     if rows is None or rows >= points.shape[0]:
-        sums = _sums_between_all(of.points, of.members, devices)
-        scores = shared(
-            devices, lambda sums, own: _scores(_per_member(sums, own, of), own, of), sums, of.members
-        )
-        return _where_compared(of, _mean_over(scores, valid))
+        sums = _sums_between_all(clustering, devices)
+        scores = shared(devices, partial(_scores_of_sums, clustering), sums.T, clustering.labels)
+        return _where_compared(clustering, _mean_over(scores, valid))
     assert key is not None, "rows are drawn with a key"
     index, taken = drawn(key, valid, rows)
 
-    def exact(rows: jax.Array, index: jax.Array, own: jax.Array) -> jax.Array:
-        return _scores(_per_member(_sums_from_rows(rows, index, of.points, of.members), own, of), own, of)
+    def exact(rows: jax.Array, index: jax.Array, labels: jax.Array) -> jax.Array:
+        return _scores_of_sums(clustering, _sums_from_rows(rows, index, clustering).T, labels)
 
-    scores = shared(devices, exact, of.points[index], index, of.members[index])
-    relatives = _rough_scores(of, devices)
+    scores = shared(devices, exact, clustering.points[index], index, clustering.labels[index])
+    relatives = _rough_scores(clustering, devices)
     correction = _mean_over(relatives, valid) - _mean_over(relatives[index], taken)
-    return _where_compared(of, _mean_over(scores, taken) + correction)
+    return _where_compared(clustering, _mean_over(scores, taken) + correction)
 
 
 def rough_silhouettes(
@@ -70,73 +74,134 @@ def rough_silhouettes(
     devices: Devices | None = None,
 ) -> jax.Array:
     """The same with root mean squares in place of mean distances: some hundredths off, and far cheaper."""
-    of = _clustered(points, labels, clusters, valid)
-    return _where_compared(of, _mean_over(_rough_scores(of, devices), valid))
+    clustering = _clustered(points, labels, clusters, valid)
+    return _where_compared(clustering, _mean_over(_rough_scores(clustering, devices), valid))
 
 
-class _Clustered(NamedTuple):
-    """Points [n, d] around their middle, memberships [n, c] of the clusters of all labelings side by side,
-    cluster sizes [c], and how many of the columns belong to each labeling."""
+class _Clustering(NamedTuple):
+    """Points [n, d] around their middle, their labels [n, m] (-1 if they are missing), memberships [c, n] of
+    the clusters of all labelings side by side, and how many of these clusters belong to each labeling.
+
+    `sizes` [c], `sums` [c, d] and `squares` [c] are the clusters' sums of 1, of points and of their squared
+    lengths. `single` says whether single precision is enough for distances.
+    """
 
     points: jax.Array
+    labels: jax.Array
     members: jax.Array
-    sizes: jax.Array
     clusters: Sequence[int]
+    sizes: jax.Array
+    sums: jax.Array
+    squares: jax.Array
+    single: jax.Array
 
 
-def _clustered(points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array) -> _Clustered:
+def _clustered(
+    points: jax.Array, labels: jax.Array, clusters: Sequence[int], valid: jax.Array
+) -> _Clustering:
     inside = jnp.where(valid[:, None], points - centre(points, valid), 0.0)
+    labels = jnp.where(valid[:, None], labels.T, -1)
+    members = _members(labels, clusters)
+    sizes, sums, squares = _moments(inside, members)
+    labeling = np.repeat(np.arange(len(clusters)), clusters)
+    single = _is_single_enough(sizes, sums, squares, labeling[:, None] == labeling)
+    return _Clustering(inside, labels, members, clusters, sizes, sums, squares, single)
+
+
+def _members(labels: jax.Array, clusters: Sequence[int]) -> jax.Array:
+    """Memberships [c, r] of points with these labels [r, m]."""
     labeling = np.repeat(np.arange(len(clusters)), clusters)
     cluster = np.concatenate([np.arange(count) for count in clusters])
-    members = ((cluster == labels[labeling].T) & valid[:, None]).astype(jnp.float32)
-    return _Clustered(inside, members, jnp.sum(members, axis=0), clusters)
+    return (cluster[:, None] == labels.T[labeling]).astype(jnp.float32)
 
 
-def _per_member(sums: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
-    """From sums over clusters [r, c] to means; a point is not a member of its own cluster for itself."""
-    return sums / jnp.maximum(of.sizes - own, 1.0)
+def _moments(points: jax.Array, members: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The clusters' sums of 1 [c], of points [c, d] and of their squared lengths [c]."""
+    return jnp.sum(members, axis=1), members @ points, members @ jnp.sum(jnp.square(points), axis=1)
 
 
-def _scores(means: jax.Array, own: jax.Array, of: _Clustered) -> jax.Array:
-    """The scores [r, m] of some points from their mean distances and memberships [r, c].
+def _is_single_enough(
+    sizes: jax.Array, sums: jax.Array, squares: jax.Array, together: np.ndarray
+) -> jax.Array:
+    """Whether distances within or between clusters are large, compared with the lengths of their points.
+
+    Expanded squares (x - y)^2 lose digits of small distances. That does not matter where the larger one of a
+    point's two mean distances, by which its score is divided, is not small. Root mean squares stand for them
+    here. `together` [c, c] are pairs of clusters of the same labeling.
+    """
+    lengths, middles = squares / jnp.maximum(sizes, 1.0), sums / jnp.maximum(sizes, 1.0)[:, None]
+    spreads = lengths - jnp.sum(jnp.square(middles), axis=1)
+    between = spreads[:, None] + spreads + _squared_distances(middles, middles)
+    others = together & ~np.eye(len(together), dtype=bool) & (sizes > 0.0)
+    larger = jnp.maximum(2.0 * spreads, jnp.min(jnp.where(others, between, jnp.inf), axis=1))
+    return jnp.all((larger >= _SMALLEST_SHARE * lengths) | (sizes < 2.0))
+
+
+def _scores_of_sums(clustering: _Clustering, sums: jax.Array, labels: jax.Array) -> jax.Array:
+    """The scores [r, m] of points with these labels [r, m] from their sums of distances [r, c]."""
+    own = _members(labels, clustering.clusters)
+    return _scores(_per_member(sums.T, own, clustering), own, clustering).T
+
+
+def _per_member(sums: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
+    """From sums over clusters [c, r] to means; a point is not a member of its own cluster for itself."""
+    return sums / jnp.maximum(clustering.sizes[:, None] - own, 1.0)
+
+
+def _scores(means: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
+    """The scores [m, r] of some points from their mean distances and memberships [c, r].
 
     A loop over labelings, each seen through a window of equal width, so that the program is compiled once
     and not once for each.
     """
-    counts, width = np.asarray(of.clusters), max(of.clusters)
+    counts, width = np.asarray(clustering.clusters), max(clustering.clusters)
     firsts = np.cumsum(counts) - counts
     starts = np.minimum(firsts, sum(counts) - width)
 
-    def one(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def scores_of(labeling: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         start, before, behind = labeling
-        part, member = (lax.dynamic_slice_in_dim(array, start, width, axis=1) for array in (means, own))
+        part, member = (lax.dynamic_slice_in_dim(array, start, width) for array in (means, own))
         inside = (jnp.arange(width) >= before) & (jnp.arange(width) < behind)
-        sizes = jnp.where(inside, lax.dynamic_slice_in_dim(of.sizes, start, width), 0.0)
-        return _score(part, (member > 0.0) & inside, sizes)
+        sizes = jnp.where(inside, lax.dynamic_slice_in_dim(clustering.sizes, start, width), 0.0)
+        return _score(part, (member > 0.0) & inside[:, None], sizes[:, None])
 
     windows = (starts, firsts - starts, firsts - starts + counts)
-    return lax.optimization_barrier(lax.map(one, jax.tree.map(jnp.asarray, windows)).T)
+    return lax.map(scores_of, jax.tree.map(jnp.asarray, windows))
 
 
 def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
-    """The score [r] of each point from its mean distances [r, k], membership [r, k] and cluster sizes [k]."""
-    inner = jnp.sum(jnp.where(own, means, 0.0), axis=1)
-    outer = jnp.min(jnp.where(own | (sizes == 0.0), jnp.inf, means), axis=1)
+    """The score [r] of each point from mean distances [k, r], membership [k, r] and cluster sizes [k, 1]."""
+    inner = jnp.sum(jnp.where(own, means, 0.0), axis=0)
+    outer = jnp.min(jnp.where(own | (sizes == 0.0), jnp.inf, means), axis=0)
     larger = jnp.maximum(inner, outer)
-    compared = (jnp.sum(jnp.where(own, sizes, 0.0), axis=1) > 1.0) & (larger > 0.0) & jnp.isfinite(outer)
+    compared = (jnp.sum(jnp.where(own, sizes, 0.0), axis=0) > 1.0) & (larger > 0.0) & jnp.isfinite(outer)
     return jnp.where(compared, (outer - inner) / jnp.where(compared, larger, 1.0), 0.0)
 
 
-def _rough_scores(of: _Clustered, devices: Devices | None) -> jax.Array:
+def _rough_scores(clustering: _Clustering, devices: Devices | None) -> jax.Array:
     """The scores [n, m] of all points by root mean squares, which follow from the clusters' moments."""
-    squares = jnp.sum(jnp.square(of.points), axis=1)
-    middles, spreads = of.members.T @ of.points, squares @ of.members
 
-    def scores(points: jax.Array, squares: jax.Array, own: jax.Array) -> jax.Array:
-        sums = squares[:, None] * of.sizes - 2.0 * points @ middles.T + spreads
-        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, of), 0.0)), own, of)
+    def scores(points: jax.Array, labels: jax.Array) -> jax.Array:
+        sums = lax.cond(
+            clustering.single,
+            lambda: _sums_of_squares(points, clustering.sizes, clustering.sums, clustering.squares),
+            lambda: _double_sums_of_squares(points, clustering.points, clustering.members),
+        )
+        own = _members(labels, clustering.clusters)
+        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering).T
 
-    return shared(devices, scores, of.points, squares, of.members)
+    return shared(devices, scores, clustering.points, clustering.labels)
+
+
+def _sums_of_squares(rows: jax.Array, sizes: jax.Array, sums: jax.Array, squares: jax.Array) -> jax.Array:
+    """Sums of squared distances [c, r] from rows to the members of clusters of these moments."""
+    lengths = jnp.sum(jnp.square(rows), axis=1)
+    return sizes[:, None] * lengths - 2.0 * sums @ rows.T + squares[:, None]
+
+
+@in_double_precision
+def _double_sums_of_squares(rows: jax.Array, points: jax.Array, members: jax.Array) -> jax.Array:
+    return _sums_of_squares(rows, *_moments(points, members))
 
 
 def _mean_over(scores: jax.Array, rows: jax.Array) -> jax.Array:
@@ -144,75 +209,77 @@ def _mean_over(scores: jax.Array, rows: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(rows[:, None], scores, 0.0), axis=0) / jnp.maximum(jnp.sum(rows), 1)
 
 
-def _where_compared(of: _Clustered, means: jax.Array) -> jax.Array:
+def _where_compared(clustering: _Clustering, means: jax.Array) -> jax.Array:
     """The means [m], but -1 where there are no two clusters to compare."""
-    labelings = np.arange(len(of.clusters)) == np.repeat(np.arange(len(of.clusters)), of.clusters)[:, None]
-    present = jnp.sum(labelings & (of.sizes > 0.0)[:, None], axis=0)
+    labelings = (
+        np.arange(len(clustering.clusters))
+        == np.repeat(np.arange(len(clustering.clusters)), clustering.clusters)[:, None]
+    )
+    present = jnp.sum(labelings & (clustering.sizes > 0.0)[:, None], axis=0)
     return jnp.where(present >= 2, means, -1.0)
 
 
-def _sums_between_all(points: jax.Array, members: jax.Array, devices: Devices | None) -> jax.Array:
-    """Sums of distances [n, c] from every point to the members of every cluster.
+def _sums_between_all(clustering: _Clustering, devices: Devices | None) -> jax.Array:
+    """Sums of distances [c, n] from every point to the members of every cluster.
 
     Every pair of tiles is visited once; its distances serve the points of both.
     """
-    count = points.shape[0]
+    count = clustering.points.shape[0]
     tile = min(_TILE, count)
-    points, members = (_filled_up(array, tile) for array in (points, members))
-    squares = jnp.sum(jnp.square(points), axis=1)
+    points, members = _filled_up(clustering.points, tile, 0), _filled_up(clustering.members, tile, 1)
     ahead, behind = np.tril_indices(points.shape[0] // tile)
 
     def visit(sums: jax.Array, pair: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
         real, i, j = pair[0], pair[1] * tile, pair[2] * tile
         here, there = jnp.arange(tile) + i, jnp.arange(tile) + j
-        distances = _distances(
-            _tile(points, i, tile),
-            _tile(squares, i, tile),
-            _tile(points, j, tile),
-            _tile(squares, j, tile),
-            ~real | (here[:, None] == there),
-        )
-        forth = _tile(sums, i, tile) + distances @ _tile(members, j, tile)
-        sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 0)
-        back = jnp.where(i == j, 0.0, distances.T @ _tile(members, i, tile))
-        return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile) + back, j, 0), None
+        same = ~real | (here[:, None] == there)
+        distances = _distances(clustering, _tile(points, i, tile, 0), _tile(points, j, tile, 0), same)
+        forth = _tile(sums, i, tile, 1) + _tile(members, j, tile, 1) @ distances.T
+        sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 1)
+        back = jnp.where(i == j, 0.0, _tile(members, i, tile, 1) @ distances)
+        return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile, 1) + back, j, 1), None
 
     def sums_over(*pairs: jax.Array) -> jax.Array:
         return lax.scan(visit, jnp.zeros_like(members), pairs)[0]
 
-    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:count]
+    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:, :count]
 
 
-def _sums_from_rows(rows: jax.Array, index: jax.Array, points: jax.Array, members: jax.Array) -> jax.Array:
-    """Sums of distances [r, c] from some rows, the points at `index`, to the members of every cluster."""
-    tile = min(_TILE, points.shape[0])
-    points, members = (_filled_up(array, tile) for array in (points, members))
-    squares, row_squares = (jnp.sum(jnp.square(array), axis=1) for array in (points, rows))
+def _sums_from_rows(rows: jax.Array, index: jax.Array, clustering: _Clustering) -> jax.Array:
+    """Sums of distances [c, r] from some rows, the points at `index`, to the members of every cluster."""
+    tile = min(_TILE, clustering.points.shape[0])
+    points, members = _filled_up(clustering.points, tile, 0), _filled_up(clustering.members, tile, 1)
 
     def visit(sums: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         same = index[:, None] == jnp.arange(tile) + start
-        distances = _distances(
-            rows, row_squares, _tile(points, start, tile), _tile(squares, start, tile), same
-        )
-        return sums + distances @ _tile(members, start, tile), None
+        distances = _distances(clustering, rows, _tile(points, start, tile, 0), same)
+        return sums + _tile(members, start, tile, 1) @ distances.T, None
 
     starts = jnp.arange(0, points.shape[0], tile)
-    return lax.scan(visit, jnp.zeros((rows.shape[0], members.shape[1])), starts)[0]
+    return lax.scan(visit, jnp.zeros((members.shape[0], rows.shape[0])), starts)[0]
 
 
-def _distances(
-    rows: jax.Array, row_squares: jax.Array, columns: jax.Array, column_squares: jax.Array, same: jax.Array
-) -> jax.Array:
+def _distances(clustering: _Clustering, rows: jax.Array, columns: jax.Array, same: jax.Array) -> jax.Array:
     """Distances [r, c]; exactly 0 from a point to itself and to its copies."""
-    total = row_squares[:, None] + column_squares
-    square = total - 2.0 * rows @ columns.T
-    return jnp.sqrt(jnp.where(same | (square <= _ROUNDING * total), 0.0, square))
+    squares = lax.cond(clustering.single, _squared_distances, _double_squared_distances, rows, columns)
+    return jnp.sqrt(jnp.where(same, 0.0, squares))
 
 
-def _filled_up(array: jax.Array, tile: int) -> jax.Array:
-    """The array with rows of zeros up to a whole number of tiles."""
-    return jnp.pad(array, ((0, -array.shape[0] % tile), (0, 0)))
+def _squared_distances(rows: jax.Array, columns: jax.Array) -> jax.Array:
+    """Squared distances [r, c] in the precision of the points."""
+    total = jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)
+    squares = total - 2.0 * rows @ columns.T
+    return jnp.where(squares <= _ROUNDING * jnp.finfo(rows.dtype).eps * total, 0.0, squares)
 
 
-def _tile(array: jax.Array, start: jax.Array, tile: int) -> jax.Array:
-    return lax.dynamic_slice_in_dim(array, start, tile)
+_double_squared_distances = in_double_precision(_squared_distances)
+
+
+def _filled_up(array: jax.Array, tile: int, axis: int) -> jax.Array:
+    """The array with zeros up to a whole number of tiles along the axis of points."""
+    missing = -array.shape[axis] % tile
+    return jnp.pad(array, [(0, missing if number == axis else 0) for number in range(array.ndim)])
+
+
+def _tile(array: jax.Array, start: jax.Array, tile: int, axis: int) -> jax.Array:
+    return lax.dynamic_slice_in_dim(array, start, tile, axis)

@@ -9,6 +9,7 @@ from rich.table import Table
 from cenie.envs.base import Suite
 from cenie.run import checkpoint
 from cenie.run.build import build, place
+from cenie.run.compilation import kept_programs
 from cenie.run.config import Config, EvaluationRequest
 from cenie.run.continuation import check_belongs, check_checkpoints
 from cenie.run.directory import RunDirectory, RunDirectoryError
@@ -31,7 +32,7 @@ def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationReq
         directory.checkpoints, init(setup, config.seed), functools.partial(check_belongs, config)
     )
     played: list[Evaluation] = []
-    with console.status(f"playing {suite.name}") as status:
+    with kept_programs(), console.status(f"playing {suite.name}") as status:
         for loaded in itertools.islice(found, request.checkpoints):
             for message in loaded.skipped:
                 console.print(printable(message), style="yellow", markup=False, soft_wrap=True)

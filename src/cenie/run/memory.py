@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.run.config import EPISODES_AT_ONCE, Config
 from cenie.settings import Problem
 from cenie.spaces import numbers_in
 from cenie.student.config import Sizes
-from cenie.teach.config import Cenie
+from cenie.teach.config import Cenie, Rescored
 from cenie.teach.methods import ReplayTeacher
 
 _NUMBER = 4
@@ -86,14 +86,18 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     # So many episodes are played at the same time. A suite has one level or more.
     playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.measures.observation_bytes)
     yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
+    capacity = 0
     if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
-        slot = 2 * (config.measures.level_bytes + 8 * _NUMBER)
-        size = config.teacher.replay.capacity * slot
+        capacity = config.teacher.replay.capacity
+        size = capacity * 2 * (config.measures.level_bytes + 8 * _NUMBER)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
     novelty = _novelty(config)
     if novelty is not None:
         dimensions = sizes.features + numbers_in(config.measures.action_space)
+        if isinstance(novelty.stored, Rescored):
+            size = capacity * 2 * _NUMBER * novelty.stored.points * dimensions
+            yield Need(size, "the kept points", ("teacher.replay.capacity", "teacher.novelty.stored.points"))
         yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
 
 
@@ -107,26 +111,26 @@ def _sizes(config: Config) -> Sizes:
     return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
 
 
-def _coverage_needs(coverage: Any, steps: int, dimensions: int) -> Iterator[Need]:
+def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> Iterator[Need]:
     path = "teacher.novelty.coverage"
     points = coverage.window * steps
     # The window before and after a cycle.
     window = 2 * _NUMBER * points * dimensions
     yield Need(window, "the coverage window", (f"{path}.window", "student.num_steps"))
     fitted = min(points, coverage.max_points or points)
-    if coverage.model in ("mixture", "pca"):
-        dimensions = min(dimensions, coverage.pca_dimensions) if coverage.model == "pca" else dimensions
+    if isinstance(coverage, MixtureConfig):
+        dimensions = min(dimensions, coverage.pca_dimensions or dimensions)
         most = coverage.components[1]
         covariances = most * dimensions * (dimensions if coverage.covariance == "full" else 1)
         size = _NUMBER * (most * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    elif coverage.model == "neighbours":
-        size = _NUMBER * coverage.neighbours_kept * dimensions
-        yield Need(size, "the neighbours", (f"{path}.neighbours_kept",))
+    elif isinstance(coverage, NeighboursConfig):
+        size = _NUMBER * coverage.kept * dimensions
+        yield Need(size, "the neighbours", (f"{path}.kept",))
     else:
-        width = coverage.distillation_size
-        size = _NUMBER * (width * (width + dimensions) + coverage.distillation_batch * width)
-        yield Need(size, "the distillation", (f"{path}.distillation_size", f"{path}.distillation_batch"))
+        width = coverage.size
+        size = _NUMBER * (width * (width + dimensions) + coverage.batch * width)
+        yield Need(size, "the distillation", (f"{path}.size", f"{path}.batch"))
 
 
 def readable(size: int) -> str:

@@ -12,15 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
-from cenie.novelty.config import CoverageConfig
-from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, compiled_cycles, place
+from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
     Decay,
@@ -51,7 +49,6 @@ from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.snapshot import snapshot_arrays
 from cenie.run.watch import Watch, remedy, too_short
-from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
 from cenie.teach.record import PointSample
 
@@ -91,7 +88,6 @@ class _Run:
     levels: LevelTable
     snapshots: Snapshots
     sinks: Sinks
-    fit: "_FitClock | None"
     watch: Watch
     deviations: list[str]
     failed_checkpoints: int = 0
@@ -101,25 +97,6 @@ class _Run:
     @property
     def steps_per_rollout(self) -> int:
         return self.config.student.num_levels * self.config.student.num_steps
-
-
-class _FitClock:
-    """Times one fit of the coverage model by itself: inside the compiled cycle there is no clock."""
-
-    def __init__(self, config: CoverageConfig, mesh: Mesh | None):
-        self._refit = jax.jit(functools.partial(fit, config, mesh=mesh))
-        self._warm = False
-
-    def __call__(self, state: TrainState) -> float:
-        """Milliseconds of a fit to the present window, without compilation."""
-        assert state.teacher.novelty is not None
-        window, key = state.teacher.novelty.coverage, jax.random.key(0)
-        if not self._warm:
-            jax.block_until_ready(self._refit(window, key=key))
-            self._warm = True
-        began = time.perf_counter()
-        jax.block_until_ready(self._refit(window, key=key))
-        return 1000 * (time.perf_counter() - began)
 
 
 def train(
@@ -137,7 +114,7 @@ def train(
     `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
     matters.
     """
-    with _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
+    with kept_programs(), _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
         run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
@@ -203,7 +180,7 @@ def _open(
     if start.config != config:  # another schedule of the learning rate
         domain, setup = build(start.config, parts)
     config, cycle, facts = start.config, start.cycle, start.facts
-    replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
+    replay = setup.curriculum.replay
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
         progress.note(message)
@@ -228,7 +205,6 @@ def _open(
         levels=LevelTable(directory.levels),
         snapshots=Snapshots(directory.snapshots),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
-        fit=_FitClock(novelty.coverage, setup.mesh) if isinstance(novelty, CenieNovelty) else None,
         watch=Watch(replay, remedy(longest)),
         deviations=[] if facts is None else list(facts.deviations),
     )
@@ -398,8 +374,6 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
     run.sinks.log({"cycle": counters.cycles, f"{suite.measure}/{suite.name}": score})
     run.progress.evaluated(counters.updates, suite.name, suite.measure, score)
     _record_snapshot(run, counters, final=final)
-    if run.fit is not None and counters.cycles:
-        run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
 
 def _checkpoint(run: _Run, counters: Counts) -> None:

@@ -5,7 +5,7 @@ the window themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import equinox as eqx
 import jax
@@ -13,41 +13,78 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.devices import Devices, shared, side_by_side
 from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
+from cenie.novelty.selection import sizes_of
 from cenie.teach.buffer import BufferState, Remembered
+from cenie.teach.config import AsPlayed, Relative, Rescored
 from cenie.teach.novelty import Experience
+from cenie.teach.played import Points
+
+KEPT_POINTS, HAD_MODEL = "points", "had_model"
+"""What is remembered of a level's last play: some of its points; whether there was a model by then."""
 
 
 class CenieState(eqx.Module):
-    """The window and its model; `pushes` counts the batches that entered the window."""
+    """The window and its model; `pushes` counts the batches that entered the window.
+
+    `refitted`: the last batch changed the model. `reference`: the mean novelty of the latest new levels.
+    """
 
     coverage: CoverageState
     pushes: Int[Array, ""]
+    refitted: Bool[Array, ""]
+    reference: Float[Array, ""]
 
 
 @dataclass(frozen=True)
 class CenieNovelty:
-    """A window of experience, the model fitted to it, and how often it is fitted."""
+    """A window of experience, the model fitted to it, how often it is fitted, and what is stored of a level.
+
+    Model and student move together, so that the density of a trajectory drifts, and a novelty that was
+    measured a while ago says more about the time than about the level. `stored` says what is done about it.
+    """
 
     coverage: CoverageConfig
     refit_every: int = 1
+    stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
 
     def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
+        match self.stored:
+            case AsPlayed():
+                return {HAD_MODEL: Remembered("last")}
+            case Relative():
+                return {}
+            case Rescored():
+                return {KEPT_POINTS: Remembered("last", (self.stored.points, points_shape[1]))}
 
     def init(self, points_shape: tuple[int, int]) -> CenieState:
-        return CenieState(coverage.init(self.coverage, *points_shape), jnp.zeros((), jnp.int32))
+        return CenieState(
+            coverage=coverage.init(self.coverage, *points_shape),
+            pushes=jnp.zeros((), jnp.int32),
+            refitted=jnp.zeros((), bool),
+            reference=jnp.zeros(()),
+        )
 
     def score(self, state: CenieState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
         """How unlikely each level's trajectory is under the present model; 0 before the first fit."""
-        return coverage.novelty(
-            self.coverage, state.coverage, experience.points.values, experience.points.valid
-        )
+        measured = self._measured(state, experience)
+        if isinstance(self.stored, Relative):
+            return measured - self._reference(state, experience, measured)
+        return measured
 
     def memory(self, state: CenieState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
+        points = experience.points
+        match self.stored:
+            case AsPlayed():
+                had_model = jnp.broadcast_to(state.coverage.fitted, points.valid.shape[:1])
+                return {HAD_MODEL: had_model.astype(jnp.float32)}
+            case Relative():
+                return {}
+            case Rescored():
+                return {KEPT_POINTS: evenly_spread(points, self.stored.points)}
 
     def learn(
         self,
@@ -60,17 +97,59 @@ class CenieNovelty:
         mesh: Mesh | None = None,
     ) -> CenieState:
         """Let a batch into the window if it `enters`, and fit again if that is due."""
+        due = enters & ((state.pushes % self.refit_every) == 0)
+        reference = state.reference
+        if isinstance(self.stored, Relative):
+            reference = self._reference(state, experience, self._measured(state, experience))
 
-        def push() -> CenieState:
+        def push() -> CoverageState:
             window = coverage.push(state.coverage, experience.points.values, experience.points.valid)
-            due = (state.pushes % self.refit_every) == 0
-            fitted = jax.lax.cond(due, lambda: coverage.fit(self.coverage, window, key, mesh), lambda: window)
-            return CenieState(fitted, state.pushes + 1)
+            return jax.lax.cond(due, lambda: coverage.fit(self.coverage, window, key, mesh), lambda: window)
 
-        return jax.lax.cond(enters, push, lambda: state)
+        window = jax.lax.cond(enters, push, lambda: state.coverage)
+        return CenieState(window, state.pushes + enters, due, reference)
 
-    def rescore(self, state: CenieState, buffer: BufferState) -> Float[Array, " c"] | None:
-        return None
+    def rescore(
+        self, state: CenieState, buffer: BufferState, stored: Float[Array, " c"], mesh: Mesh | None = None
+    ) -> Float[Array, " c"] | None:
+        """The novelty of all stored levels under a new model, by the points that were kept of them.
+
+        Where none are kept, levels from before the first fit get the lowest novelty of the others: their 0
+        is above all that is measured later.
+        """
+        match self.stored:
+            case AsPlayed():
+                measured = buffer.mask & (buffer.memory[HAD_MODEL] > 0)
+                lowest = jnp.where(measured, stored, jnp.inf).min()
+                return jnp.where(measured, stored, jnp.where(jnp.isfinite(lowest), lowest, 0.0))
+            case Relative():
+                return None
+            case Rescored():
+                return side_by_side(mesh, self._rescored, state, buffer.memory[KEPT_POINTS], stored)
+
+    def _rescored(
+        self, devices: Devices | None, state: CenieState, kept: Float[Array, "c k d"], stored: Array
+    ) -> Float[Array, " c"]:
+        def measure(kept: Float[Array, "r k d"], stored: Float[Array, " r"]) -> Float[Array, " r"]:
+            exists = jnp.isfinite(kept).all(axis=2)
+            measured = coverage.novelty(self.coverage, state.coverage, kept, exists)
+            return jnp.where(exists.any(axis=1), measured, stored)
+
+        def measure_if_due(*rows: Array) -> Float[Array, " r"]:
+            # In here no device waits for another, because not all programs would.
+            return jax.lax.cond(state.refitted, measure, lambda _, stored: stored, *rows)
+
+        return shared(devices, measure_if_due, kept, stored)
+
+    def _measured(self, state: CenieState, experience: Experience) -> Float[Array, " n"]:
+        points = experience.points
+        return coverage.novelty(self.coverage, state.coverage, points.values, points.valid)
+
+    def _reference(
+        self, state: CenieState, experience: Experience, measured: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        """The mean novelty of the latest new levels, those of this batch if it is new."""
+        return jnp.where(experience.is_new, measured.mean(), state.reference)
 
     def metrics(self, state: CenieState, buffer: BufferState) -> dict[str, Array]:
         """The last fit, number by number."""
@@ -79,7 +158,17 @@ class CenieNovelty:
         for name, value in window.diagnostics.items():
             if value.ndim == 0:
                 found[f"fit/{name}"] = value
-            else:
-                sizes = range(self.coverage.components[0], self.coverage.components[1] + 1)
+            elif isinstance(self.coverage, MixtureConfig):
+                sizes = sizes_of(self.coverage)
                 found |= {f"fit/{name}/{size}": value[index] for index, size in enumerate(sizes)}
         return found
+
+
+def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
+    """So many points of each level, in equal distances among those that exist; NaN where there is none."""
+    existing_first = jnp.argsort(~points.valid, axis=1, stable=True)
+    available = points.valid.sum(axis=1, keepdims=True)
+    places = ((jnp.arange(count) + 0.5) * available / count).astype(jnp.int32)
+    index = jnp.take_along_axis(existing_first, places, axis=1)
+    kept = jnp.take_along_axis(points.values, index[:, :, None], axis=1)
+    return jnp.where((available > 0)[:, :, None], kept, jnp.nan)

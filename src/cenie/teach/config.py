@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.novelty.config import CoverageConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.settings import setting
 
 
@@ -61,13 +61,40 @@ class EditConfig:
 
 
 @dataclass(frozen=True)
+class AsPlayed:
+    """A stored level keeps the novelty of its last play, as in the paper: it grows old with the model."""
+
+    kind: Literal["as-played"] = "as-played"
+
+
+@dataclass(frozen=True)
+class Relative:
+    """The novelty of a play is measured against that of the latest new levels, under the same model."""
+
+    kind: Literal["relative"] = "relative"
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """After each fit all stored levels are measured again, by so many points of their last play.
+
+    For points that mean the same for ever, such as observations: those of a learning memory do not.
+    """
+
+    kind: Literal["rescored"] = "rescored"
+    points: int = setting(32, minimum=1, maximum=100_000)
+
+
+@dataclass(frozen=True)
 class Cenie:
     """CENIE's novelty: a model of what the student has met, and how often it is fitted again."""
 
     kind: Literal["cenie"] = "cenie"
-    coverage: CoverageConfig = field(default_factory=CoverageConfig)
+    coverage: CoverageConfig = field(default_factory=MixtureConfig)
     # The paper fits after every replay; more is cheaper (its section on limitations proposes it).
     refit_every: int = setting(1, minimum=1)
+    # How novelties that were measured at different times are made comparable; see docs/novelty.md.
+    stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
 
 
 @dataclass(frozen=True)

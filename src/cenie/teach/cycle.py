@@ -89,7 +89,12 @@ class TrainState(eqx.Module):
 
 def init(setup: Setup, seed: int) -> TrainState:
     """The state before the first cycle."""
-    run_key = jax.random.key(seed)
+    return _init(setup, jax.random.key(seed))
+
+
+@eqx.filter_jit
+def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
+    # Compiled as one program, because hundreds of small ones take seconds.
     network_key, cycle_key = jax.random.split(run_key)
     networks = [
         _network(setup, config, _nth(network_key, number)) for number, config in enumerate(setup.students)

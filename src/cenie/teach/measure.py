@@ -48,12 +48,14 @@ def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: Priorit
     return metrics
 
 
-def rank_correlation(buffer: BufferState, first_column: str, second_column: str) -> Float[Array, ""]:
-    """Spearman's correlation of two columns over the stored levels; NaN below two levels."""
+def rank_correlation(
+    buffer: BufferState, first_values: Float[Array, " c"], second_values: Float[Array, " c"]
+) -> Float[Array, ""]:
+    """Spearman's correlation of two numbers over the stored levels; NaN below two levels."""
     config = PriorityConfig(ties="average")
     first, second = (
         jnp.where(buffer.mask, priority.doubled_ranks(column, buffer.ids, buffer.mask, config), 0) / 2.0
-        for column in (buffer.column(first_column), buffer.column(second_column))
+        for column in (first_values, second_values)
     )
     middle = (buffer.size + 1) / 2.0
     first, second = (jnp.where(buffer.mask, ranks - middle, 0.0) for ranks in (first, second))

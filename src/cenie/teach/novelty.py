@@ -16,10 +16,14 @@ NoveltyState = PyTree[Any]
 
 
 class Experience(eqx.Module):
-    """What novelty looks at: the levels of a batch, and the state-action points of the student on them."""
+    """What novelty looks at: the levels of a batch, and the state-action points of the student on them.
+
+    `is_new`: the batch was made by the source, as opposed to replayed or edited levels.
+    """
 
     levels: Level
     points: Points
+    is_new: Bool[Array, ""]
 
 
 @runtime_checkable
@@ -59,8 +63,15 @@ class Novelty(Protocol):
         """
         ...
 
-    def rescore(self, state: NoveltyState, buffer: BufferState) -> Float[Array, " c"] | None:
-        """New scores of all slots, where they change with what was learned; None where they do not."""
+    def rescore(
+        self,
+        state: NoveltyState,
+        buffer: BufferState,
+        stored: Float[Array, " c"],
+        mesh: Mesh | None = None,
+    ) -> Float[Array, " c"] | None:
+        """New scores of all slots in place of the `stored` ones, where they change with what was learned;
+        None where they do not."""
         ...
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Array]:

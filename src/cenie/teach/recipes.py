@@ -57,4 +57,4 @@ def _novelty(settings: Cenie | None) -> Novelty | None:
         case None:
             return None
         case Cenie():
-            return CenieNovelty(settings.coverage, settings.refit_every)
+            return CenieNovelty(settings.coverage, settings.refit_every, settings.stored)

@@ -148,7 +148,7 @@ def tell(
         outcomes = tuple(each.outcomes for each in played)
         after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
         return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
-    experience = _experience(played[0])
+    experience = _experience(played[0], assignment)
     known = recall(curriculum, state, assignment, experience, mesh)
     verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
     after, metrics, slots = absorb(
@@ -367,8 +367,10 @@ def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
     return columns
 
 
-def _experience(played: Played) -> Experience | None:
-    return None if played.points is None else Experience(played.levels, played.points)
+def _experience(played: Played, assignment: Assignment) -> Experience | None:
+    if played.points is None:
+        return None
+    return Experience(played.levels, played.points, assignment.kind == NEW)
 
 
 def _required(experience: Experience | None) -> Experience:
@@ -475,7 +477,8 @@ def _novelty_learned(
         before.novelty, experience, slots=slots, enters=enters, key=jax.random.fold_in(key, 1), mesh=mesh
     )
     updated = after.replays[0].buffer
-    rescored = novelty.rescore(learned, updated)
+    outdated = updated.column(NOVELTY)
+    rescored = novelty.rescore(learned, updated, outdated, mesh)
     if rescored is not None:
         column = updated.columns.index(NOVELTY)
         scores = updated.scores.at[:, column].set(jnp.where(updated.mask, rescored, 0.0))
@@ -484,8 +487,23 @@ def _novelty_learned(
     after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
     return after, {
         "alpha": weight.alpha(curriculum.alpha, weights),
-        "novelty_regret_correlation": measure.rank_correlation(updated, REGRET, NOVELTY),
+        **_novelty_correlations(updated, outdated),
         **novelty.metrics(learned, updated),
+    }
+
+
+def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:
+    """How novelty ranks the stored levels beside their regret, the time since they were played, and the
+    novelty that they had before the last batch was learned from."""
+    novelty = buffer.column(NOVELTY)
+    others = {
+        "regret": buffer.column(REGRET),
+        "age": buffer.staleness.astype(jnp.float32),
+        "outdated": outdated,
+    }
+    return {
+        f"novelty_{name}_correlation": measure.rank_correlation(buffer, novelty, values)
+        for name, values in others.items()
     }
 
 
