@@ -260,11 +260,10 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
     )
 
 
-def touched_bits(manifolds: list[Manifold]) -> Array:
-    """What legs touch, as bits that mean the same edge or box in the next step too."""
+def touched_bits(manifold: Manifold) -> Array:
+    """What legs touch, as bits that mean the same edge or box in the next step too. Slots are in front."""
     # Distinct bits, so the sum is their union.
-    bits = [jnp.where(m.count > 0, jnp.left_shift(1, m.number), 0) for m in manifolds]
-    return sum(bits[1:], bits[0])
+    return jnp.where(manifold.count > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
 
 
 class Impact(NamedTuple):

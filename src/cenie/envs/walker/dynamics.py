@@ -24,7 +24,7 @@ from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
     INVERSE_INERTIAS,
     INVERSE_MASSES,
-    POSITION_SWEEPS,
+    LOWER,
     TIME_STEP,
     Problem,
     solve,
@@ -175,11 +175,11 @@ def _advance(
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
     problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
-    # Most walkers touch the ground with one thing per lower leg, and fit after a sweep or two.
-    simple = solve(problem, 0, 1, 2)
+    # Most walkers touch at most one thing, with their lower legs only.
+    simple = solve(problem, LOWER, 1)
     number = close.sum(0)
-    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1) | ~simple.fits
-    solved = on_few(lambda few: solve(few, 2, SLOTS, POSITION_SWEEPS), few, problem, simple, max(16, count // 8))
+    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
+    solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, max(16, count // 8))
 
     bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)

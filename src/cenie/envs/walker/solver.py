@@ -3,7 +3,7 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from cenie.envs.walker.body import (
 )
 from cenie.envs.walker.contact import (
     SKIN,
+    SLOTS,
     Manifold,
     Memory,
     Things,
@@ -280,35 +281,29 @@ class Solution(NamedTuple):
     impulse: Float[Array, "4 4 n"]
     memory: Memory
     touched: Int[Array, "4 n"]
-    fits: Bool[Array, " n"]
-    """Whether the positions fit, within the sweeps that were allowed."""
 
 
-def solve(problem: Problem, uppers: int, lowers: int, sweeps: int) -> Solution:
-    """A step without continuous collision, for as many contacts of upper and lower legs, and position sweeps."""
-    pose, slots = problem.pose, problem.memory.names.shape[0]
+def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
+    """A step without continuous collision, for contacts of the given legs, so many of each."""
+    pose, lanes = problem.pose, problem.pose.shape[-1]
     one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
     joints = _joints_of(pose[2], problem.speed, problem.most, one)
-    zero = jnp.zeros_like(one)
-    manifolds: list[list[Manifold]] = [[], [], [], []]
-    contacts: list[list[Contact]] = [[], [], [], []]
-    first: list[list[Impulses]] = [[], [], [], []]
-    for legs, count in ((UPPER, uppers), (LOWER, lowers)):
-        for leg in legs:
-            things, close = jax.tree.map(lambda x, leg=leg: x[:, leg], (problem.things, problem.close))
-            memory = jax.tree.map(lambda x, leg=leg: x[:, :, leg], problem.memory)
-            cos, sin = jnp.cos(pose[2, leg + 1]), jnp.sin(pose[2, leg + 1])
-            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
-            for chosen in slots_of(close, count):
-                manifold = touch(
-                    in_slot(things, chosen), chosen.any(0), cos, sin, jnp.float32(HALF_WIDTHS[leg])
-                )
-                contact = contact_of(manifold, zero, zero, cos, sin, m, i)
-                old = remembered(manifold, memory)
-                closed = [jnp.where(bias > 0, 0.0, each) for bias, each in zip(contact.bias * 2, old)]
-                manifolds[leg].append(manifold)
-                contacts[leg].append(contact)
-                first[leg].append(Impulses(*closed))
+    index = np.array(legs)
+    some = slice(None) if len(legs) == 4 else index
+    things, close = jax.tree.map(lambda x: x[:, some], (problem.things, problem.close))
+    angle = pose[2, 1:][some]
+    cos, sin, zero = jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)
+    half_width, mass, inertia = (
+        jnp.asarray(np.array(each)[index], angle.dtype)[:, None]
+        for each in (HALF_WIDTHS, INVERSE_MASSES[1:], INVERSE_INERTIAS[1:])
+    )
+    chosen = jnp.stack(slots_of(close, slots), 1)
+    thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
+    manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
+    contacts = contact_of(manifolds, zero, zero, cos, sin, mass, inertia)
+    memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
+    old = remembered(manifolds, memory)
+    first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
 
     limits = [joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)]
     bodies = [problem.velocity[:, body] for body in range(5)]
@@ -316,38 +311,40 @@ def solve(problem: Problem, uppers: int, lowers: int, sweeps: int) -> Solution:
         change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
         bodies[a] = _added(bodies[a], joints[j].effect_a, change)
         bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-    for leg in range(4):
-        for contact, impulses in zip(contacts[leg], first[leg]):
-            bodies[leg + 1] = _added(bodies[leg + 1], contact.effect, impulses)
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, first).sum(1)
+    for k, leg in enumerate(legs):
+        bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    bodies, turning, last = one_kernel(_velocity_sweeps)((bodies, turning, first), joints, contacts, one)
+    ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
+    sweeps = one_kernel(partial(_velocity_sweeps, legs))
+    bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones)
 
     # The anchors' impulses are what is left of the change of momentum.
-    gained = []
-    for leg in range(4):
-        change = bodies[leg + 1] - problem.velocity[:, leg + 1]
-        for contact, impulses in zip(contacts[leg], last[leg]):
-            change = change - _added(jnp.zeros_like(change), contact.effect, impulses)
-        gained.append(change[:2] * float(MASSES[leg + 1]))
+    gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, last).sum(1)
+    for k, leg in enumerate(legs):
+        gained[leg] = gained[leg] - pushed[:, k]
+    gained = [change[:2] * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
     anchors = jnp.stack((gained[0] + gained[1], gained[1], gained[2] + gained[3], gained[3]), 1)
     impulse = jnp.concatenate(
         (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
     )
     velocity = _limited(jnp.stack(bodies, 1))
-
     moved = pose + TIME_STEP * velocity
-    corrected, fits = _correct_positions(moved, pose, [joint.side for joint in joints], manifolds, sweeps)
-    nothing = jnp.zeros_like(problem.memory.names[0, :, 0]), jnp.zeros_like(problem.memory.impulses[0, :, 0])
-    names, touches = [], []
-    for slot in range(slots):
-        have = [slot < len(manifolds[leg]) for leg in range(4)]
-        names.append(
-            jnp.stack([jnp.stack(manifolds[k][slot].names) if have[k] else nothing[0] for k in range(4)], 1)
-        )
-        touches.append(jnp.stack([jnp.stack(last[k][slot]) if have[k] else nothing[1] for k in range(4)], 1))
-    no_bits = jnp.zeros_like(problem.memory.names[0, 0, 0])
-    bits = jnp.stack([touched_bits(manifolds[leg]) if manifolds[leg] else no_bits for leg in range(4)])
-    return Solution(corrected, velocity, impulse, Memory(jnp.stack(names), jnp.stack(touches)), bits, fits)
+    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds)
+
+    def for_all(values: Array) -> Array:
+        """Of the legs that are not here, nothing."""
+        if len(legs) == 4:
+            return values
+        nothing = jnp.zeros_like(values[..., 0, :])
+        places = [values[..., legs.index(leg), :] if leg in legs else nothing for leg in range(4)]
+        return jnp.stack(places, -2)
+
+    missing = ((0, SLOTS - slots), *((0, 0),) * 3)
+    names, touches = jnp.stack(manifolds.names, 1), jnp.stack(last, 1)
+    remember = Memory(jnp.pad(for_all(names), missing), jnp.pad(for_all(touches), missing))
+    return Solution(corrected, velocity, impulse, remember, for_all(touched_bits(manifolds)))
 
 
 def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
@@ -356,8 +353,9 @@ def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...
     return velocity
 
 
-def _velocity_sweeps(carry, joints: list[Joint], contacts: list[list[Contact]], one: Array):
+def _velocity_sweeps(legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array):
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
+    slots = contacts.slip_shared.shape[0]
 
     def sweep(_, carry):
         bodies, turning, touched = carry
@@ -367,16 +365,34 @@ def _velocity_sweeps(carry, joints: list[Joint], contacts: list[list[Contact]], 
             turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
             bodies[a] = _added(bodies[a], joints[j].effect_a, change)
             bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-        new = []
-        for leg in range(4):
-            solved = []
-            for contact, impulses in zip(contacts[leg], touched[leg]):
-                impulses, bodies[leg + 1] = solve_contact(contact, impulses, bodies[leg + 1], one)
-                solved.append(impulses)
-            new.append(solved)
-        return bodies, turning, new
+
+        def at_slot(slot, carry):
+            velocity, touched = carry
+            contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
+            new, velocity = solve_contact(contact, old, velocity, one)
+            touched = jax.tree.map(lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new)
+            return velocity, touched
+
+        if slots == 1:
+            new = []
+            for k, leg in enumerate(legs):
+                contact, old = jax.tree.map(lambda x, k=k: _entry(x, 0)[..., k, :], (contacts, touched))
+                impulses, bodies[leg + 1] = solve_contact(contact, old, bodies[leg + 1], one[k])
+                new.append(impulses)
+            touched = jax.tree.map(lambda *each: jnp.stack(each)[None], *new)
+        else:
+            velocity = jnp.stack([bodies[leg + 1] for leg in legs], 1)
+            velocity, touched = lax.fori_loop(0, slots, at_slot, (velocity, touched))
+            for k, leg in enumerate(legs):
+                bodies[leg + 1] = velocity[:, k]
+        return bodies, turning, touched
 
     return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+
+
+def _entry(array: Array, slot: Array | int) -> Array:
+    """Slots are the third axis from the end."""
+    return lax.dynamic_index_in_dim(array, slot, array.ndim - 3, keepdims=False)
 
 
 def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
@@ -403,7 +419,7 @@ def correct_contact(
         # A point of the leg above a plane of the ground, or a point of the ground below a side of the leg.
         rx, ry = cos * px - sin * py, sin * px + cos * py
         turned_x, turned_y = cos * nx - sin * ny, sin * nx + cos * ny
-        on_leg = manifold.on_leg
+        on_leg = manifold.on_leg > 0
         arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
         push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
         from_ground = nx * (x + rx) + ny * (y + ry)
@@ -449,44 +465,53 @@ def _correct_positions(
     pose: Float[Array, "3 5 n"],
     start: Float[Array, "3 5 n"],
     sides: list[Array],
-    manifolds: list[list[Manifold]],
-    sweeps: int,
-) -> tuple[Float[Array, "3 5 n"], Bool[Array, " n"]]:
-    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop, and whether they do.
+    legs: tuple[int, ...],
+    manifolds: Manifold,
+) -> Float[Array, "3 5 n"]:
+    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
 
     `start` is where the contacts were found.
     """
-    sweep: Callable = _position_sweep
+    sweep = one_kernel(partial(_position_sweep, legs))
+    # What the kernel does not read must not be given to it.
+    pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
     bodies = [tuple(pose[:, body]) for body in range(5)]
-    centres = [(start[0, body], start[1, body]) for body in range(5)]
+    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
 
     def advance(carry):
         bodies, done, count = carry
-        corrected, fits = sweep(bodies, centres, sides, manifolds)
+        corrected, fits = sweep(bodies, centres, sides, pushes)
         bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
-        return bodies, done | fits, count + 1
+        return bodies, done | (fits > 0), count + 1
 
     carry = bodies, jnp.zeros(pose.shape[-1], bool), jnp.int32(0)
-    bodies, done, _ = lax.while_loop(lambda carry: (carry[2] < sweeps) & ~carry[1].all(), advance, carry)
-    # Box2D goes on with what it has if nothing fits at the end.
-    return jnp.stack([jnp.stack(body) for body in bodies], 1), done
+    bodies, _, _ = lax.while_loop(lambda carry: (carry[2] < POSITION_SWEEPS) & ~carry[1].all(), advance, carry)
+    return jnp.stack([jnp.stack(body) for body in bodies], 1)
 
 
-def _position_sweep(bodies: list[Triple], centres: list[Pair], sides: list[Array], manifolds: list[list[Manifold]]):
+def _position_sweep(
+    legs: tuple[int, ...], bodies: list[Triple], centres: list[Pair], sides: list[Array], manifolds: Manifold
+):
     bodies = list(bodies)
+    slots = manifolds.plane.shape[0]
     fits = sides[0] == sides[0]
-    for leg in range(4):
-        if not manifolds[leg]:
-            continue
-        (x, y, angle), (cx, cy) = bodies[leg + 1], centres[leg + 1]
-        relative = x - cx, y - cy, angle
-        for manifold in manifolds[leg]:
-            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
-            relative, deepest = correct_contact(manifold, relative, 0.2, m, i)
-            fits = fits & (deepest >= -3 * SLOP)
-        bodies[leg + 1] = relative[0] + cx, relative[1] + cy, relative[2]
+    for k, leg in enumerate(legs):
+        (x, y, angle), (cx, cy) = bodies[leg + 1], centres[k]
+        m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+
+        def at_slot(slot, carry, k=k, m=m, i=i):
+            relative, deepest = carry
+            manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
+            relative, deep = correct_contact(manifold, relative, 0.2, m, i)
+            return relative, jnp.minimum(deepest, deep)
+
+        carry = (x - cx, y - cy, angle), jnp.zeros_like(x)
+        carry = at_slot(0, carry) if slots == 1 else lax.fori_loop(0, slots, at_slot, carry)
+        (x, y, angle), deepest = carry
+        fits = fits & (deepest >= -3 * SLOP)
+        bodies[leg + 1] = x + cx, y + cy, angle
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
         bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b])
         fits = fits & fits_j
-    return bodies, fits
+    return bodies, jnp.where(fits, 1.0, 0.0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
@@ -230,53 +230,63 @@ def stop_at_ground(
         cos, sin = jnp.cos(angle), jnp.sin(angle)
         close = apart(things, x, y, cos, sin, half_width) <= SKIN
         around = things._replace(x=things.x - x, y=things.y - y)
-        chosen = slots_of(close, SLOTS)
-        found = [touch(in_slot(around, one_of), one_of.any(0), cos, sin, half_width) for one_of in chosen]
+        chosen = jnp.stack(slots_of(close, SLOTS), 1)
+        thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
+        found = touch(thing, chosen.any(0), cos, sin, half_width)
         # A thing that is near but not touched after all is ignored from now on.
-        touches = jnp.zeros_like(close)
-        for one_of, manifold in zip(chosen, found):
-            touches |= one_of & (manifold.count > 0)
-        misses = (times <= t) & ~touches & stops
+        misses = (times <= t) & ~(chosen & (found.count > 0)).any(1) & stops
         ignored |= misses
         missed = misses.any(0)
         stops &= ~missed
         bits = touched_bits(found)
         flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
         bits = jnp.where(stops, bits, legs.bits)
-        found = [manifold._replace(count=jnp.where(stops, manifold.count, 0)) for manifold in found]
-        names = jnp.stack([jnp.stack(manifold.names) for manifold in found])
-        impulses = jnp.stack([jnp.stack(remembered(manifold, legs.memory)) for manifold in found])
+        found = found._replace(count=jnp.where(stops, found.count, 0))
+        impulses = jnp.stack(remembered(found, legs.memory), 1)
         memory = Memory(
-            jnp.where(stops, names, legs.memory.names), jnp.where(stops, impulses, legs.memory.impulses)
+            jnp.where(stops, jnp.stack(found.names, 1), legs.memory.names),
+            jnp.where(stops, impulses, legs.memory.impulses),
         )
+
+        def at(tree: PyTree, slot: Array) -> PyTree:
+            def entry(x: Array) -> Array:
+                return lax.dynamic_index_in_dim(x, slot, x.ndim - 2, keepdims=False)
+
+            return jax.tree.map(entry, tree)
 
         def push_out(carry):
             moved, done, count = carry
-            new, deepest = moved, jnp.zeros_like(t)
-            for manifold in found:
-                new, deep = correct_contact(manifold, new, 0.75, mass, inertia)
-                deepest = jnp.minimum(deepest, deep)
+
+            def push(slot, carry):
+                new, deep = correct_contact(at(found, slot), carry[0], 0.75, mass, inertia)
+                return new, jnp.minimum(carry[1], deep)
+
+            new, deepest = lax.fori_loop(0, used, push, (moved, jnp.zeros_like(t)))
             moved = tuple(jnp.where(done, old, fresh) for old, fresh in zip(moved, new))
             return moved, done | (deepest >= -1.5 * SLOP), count + 1
 
+        used = (found.count > 0).any(1).sum()
         shift, _, _ = lax.while_loop(
             lambda carry: ~carry[1].all() & (carry[2] < _POSITION_SWEEPS),
             push_out,
             ((jnp.zeros_like(t), jnp.zeros_like(t), angle), ~stops, jnp.int32(0)),
         )
         cos, sin = jnp.cos(shift[2]), jnp.sin(shift[2])
-        contacts = [contact_of(manifold, shift[0], shift[1], cos, sin, mass, inertia) for manifold in found]
+        contacts = contact_of(found, shift[0], shift[1], cos, sin, mass, inertia)
 
         def solve(carry):
             velocity, impulses, _, count = carry
-            old = velocity
-            new = []
-            for contact, impulse in zip(contacts, impulses):
-                impulse, velocity = solve_contact(contact, impulse, velocity, one)
-                new.append(impulse)
-            return velocity, new, (jnp.abs(velocity - old) > 1e-6).any(), count + 1
 
-        none = [Impulses(*(jnp.zeros_like(t),) * 4)] * SLOTS
+            def solve_one(slot, carry):
+                new, velocity = solve_contact(at(contacts, slot), at(carry[1], slot), carry[0], one)
+                return velocity, jax.tree.map(
+                    lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), carry[1], new
+                )
+
+            new, impulses = lax.fori_loop(0, used, solve_one, (velocity, impulses))
+            return new, impulses, (jnp.abs(velocity - new) > 1e-6).any(), count + 1
+
+        none = Impulses(*(jnp.zeros_like(found.plane),) * 4)
         velocity, _, _, _ = lax.while_loop(
             lambda carry: carry[2] & (carry[3] < _VELOCITY_SWEEPS),
             solve,
