@@ -36,11 +36,12 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import one_kernel
+from cenie.envs.walker.lanes import on_few, one_kernel
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
+_FIRST_SWEEPS = 4
 SWEEP_ORDER = (3, 2, 0, 1)
 """Joints are solved in the order in which Box2D finds them: knee 1, hip 1, hip 0, knee 0."""
 SLOP = 0.005
@@ -150,6 +151,14 @@ def contact_of(
             jnp.stack((my, -mx, i * s2)),
         ),
     )
+
+
+def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
+    """Cosine and sine after a turn by an angle up to a quarter of a circle, without a call for each number."""
+    q = angle * angle
+    s = angle * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 - q / 39916800)))))
+    c = 1 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 - q / 3628800))))
+    return cos * c - sin * s, sin * c + cos * s
 
 
 def kept(array: Array, one: Array) -> Array:
@@ -316,8 +325,10 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
     ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
+    # How many slots anybody uses. Kernels must not be given what they do not read.
+    used = (manifolds.count > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
     sweeps = one_kernel(partial(_velocity_sweeps, legs))
-    bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones)
+    bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones, used)
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
@@ -331,7 +342,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     )
     velocity = _limited(jnp.stack(bodies, 1))
     moved = pose + TIME_STEP * velocity
-    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds)
+    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds, used)
 
     def for_all(values: Array) -> Array:
         """Of the legs that are not here, nothing."""
@@ -353,9 +364,10 @@ def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...
     return velocity
 
 
-def _velocity_sweeps(legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array):
+def _velocity_sweeps(
+    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array, used: Array | None
+):
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
-    slots = contacts.slip_shared.shape[0]
 
     def sweep(_, carry):
         bodies, turning, touched = carry
@@ -373,7 +385,7 @@ def _velocity_sweeps(legs: tuple[int, ...], carry, joints: list[Joint], contacts
             touched = jax.tree.map(lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new)
             return velocity, touched
 
-        if slots == 1:
+        if used is None:
             new = []
             for k, leg in enumerate(legs):
                 contact, old = jax.tree.map(lambda x, k=k: _entry(x, 0)[..., k, :], (contacts, touched))
@@ -382,7 +394,7 @@ def _velocity_sweeps(legs: tuple[int, ...], carry, joints: list[Joint], contacts
             touched = jax.tree.map(lambda *each: jnp.stack(each)[None], *new)
         else:
             velocity = jnp.stack([bodies[leg + 1] for leg in legs], 1)
-            velocity, touched = lax.fori_loop(0, slots, at_slot, (velocity, touched))
+            velocity, touched = lax.fori_loop(0, used, at_slot, (velocity, touched))
             for k, leg in enumerate(legs):
                 bodies[leg + 1] = velocity[:, k]
         return bodies, turning, touched
@@ -403,23 +415,42 @@ def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
     return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
 
 
+class Placed(NamedTuple):
+    """A body while its position is corrected."""
+
+    x: Array
+    y: Array
+    angle: Array
+    cos: Array
+    sin: Array
+
+
+def _moved(body: Placed, x: Array, y: Array, turn: Array, one: Array) -> Placed:
+    cos, sin = turned_by(body.cos, body.sin, turn)
+    return Placed(body.x + x, body.y + y, body.angle + turn, kept(cos, one), kept(sin, one))
+
+
 def correct_contact(
-    manifold: Manifold, pose: Triple, factor: float, mass: Array | float, inertia: Array | float
-) -> tuple[Triple, Array]:
+    manifold: Manifold,
+    leg: Placed,
+    factor: float,
+    mass: Array | float,
+    inertia: Array | float,
+    one: Array,
+) -> tuple[Placed, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
 
-    The pose is (x, y, angle), relative to the centre that the manifold was made at; mass and inertia are
-    inverse. The second result is the separation of the deepest point.
+    Legs are placed relative to the centre that the manifold was made at; mass and inertia are inverse. The
+    second result is the separation of the deepest point.
     """
-    x, y, angle = pose
-    deepest = jnp.zeros_like(x)
+    deepest = jnp.zeros_like(leg.x)
+    on_leg = manifold.on_leg > 0
+    nx, ny = manifold.normal
     for number, (px, py) in enumerate(manifold.points):
-        cos, sin = jnp.cos(angle), jnp.sin(angle)
-        nx, ny = manifold.normal
+        x, y, _, cos, sin = leg
         # A point of the leg above a plane of the ground, or a point of the ground below a side of the leg.
         rx, ry = cos * px - sin * py, sin * px + cos * py
         turned_x, turned_y = cos * nx - sin * ny, sin * nx + cos * ny
-        on_leg = manifold.on_leg > 0
         arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
         push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
         from_ground = nx * (x + rx) + ny * (y + ry)
@@ -430,34 +461,36 @@ def correct_contact(
         error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
         impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
-        x, y = x + mass * impulse * push_x, y + mass * impulse * push_y
-        angle = angle + inertia * across * impulse
-    return (x, y, angle), deepest
+        leg = _moved(
+            leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one
+        )
+    return leg, deepest
 
 
-def _correct_joint(index: int, side: Array, a: Triple, b: Triple) -> tuple[Triple, Triple, Array]:
+def _correct_joint(
+    index: int, side: Array, a: Placed, b: Placed, one: Array
+) -> tuple[Placed, Placed, Array]:
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
     ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
-    (xa, ya, angle_a), (xb, yb, angle_b) = a, b
-    bent = angle_b - angle_a - REFERENCE_ANGLES[index]
+    bent = b.angle - a.angle - REFERENCE_ANGLES[index]
     below, above = bent - LOWER_LIMITS[index], bent - UPPER_LIMITS[index]
     error = jnp.where(side > 0, -below, jnp.where(side < 0, above, 0.0))
     low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
     high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
     turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
-    angle_a, angle_b = angle_a - ia * turn, angle_b + ib * turn
-    ax, ay = _turned(ANCHORS_A[index], jnp.cos(angle_a), jnp.sin(angle_a))
-    bx, by = _turned(ANCHORS_B[index], jnp.cos(angle_b), jnp.sin(angle_b))
-    cx, cy = xb + bx - xa - ax, yb + by - ya - ay
+    a, b = _moved(a, 0.0, 0.0, -ia * turn, one), _moved(b, 0.0, 0.0, ib * turn, one)
+    ax, ay = _turned(ANCHORS_A[index], a.cos, a.sin)
+    bx, by = _turned(ANCHORS_B[index], b.cos, b.sin)
+    cx, cy = b.x + bx - a.x - ax, b.y + by - a.y - ay
     k11 = ma + mb + ay * ay * ia + by * by * ib
     k12 = -ay * ax * ia - by * bx * ib
     k22 = ma + mb + ax * ax * ia + bx * bx * ib
     det = k11 * k22 - k12 * k12
     px, py = (k12 * cy - k22 * cx) / det, (k12 * cx - k11 * cy) / det
     fits = (cx * cx + cy * cy <= SLOP * SLOP) & (error <= ANGULAR_SLOP)
-    a = xa - ma * px, ya - ma * py, angle_a - ia * (ax * py - ay * px)
-    b = xb + mb * px, yb + mb * py, angle_b + ib * (bx * py - by * px)
+    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px), one)
+    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px), one)
     return a, b, fits
 
 
@@ -467,6 +500,7 @@ def _correct_positions(
     sides: list[Array],
     legs: tuple[int, ...],
     manifolds: Manifold,
+    used: Array | None,
 ) -> Float[Array, "3 5 n"]:
     """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
 
@@ -475,43 +509,72 @@ def _correct_positions(
     sweep = one_kernel(partial(_position_sweep, legs))
     # What the kernel does not read must not be given to it.
     pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
-    bodies = [tuple(pose[:, body]) for body in range(5)]
+    cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
+    bodies = [Placed(*pose[:, k], cos[k], sin[k]) for k in range(5)]
     centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
+    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
 
-    def advance(carry):
-        bodies, done, count = carry
-        corrected, fits = sweep(bodies, centres, sides, pushes)
-        bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
-        return bodies, done | (fits > 0), count + 1
+    class Work(NamedTuple):
+        bodies: list[Placed]
+        fits: Array
+        sides: list[Array]
+        centres: list[Pair]
+        pushes: Manifold
+        one: Array
 
-    carry = bodies, jnp.zeros(pose.shape[-1], bool), jnp.int32(0)
-    bodies, _, _ = lax.while_loop(lambda carry: (carry[2] < POSITION_SWEEPS) & ~carry[1].all(), advance, carry)
-    return jnp.stack([jnp.stack(body) for body in bodies], 1)
+    def correct(work: Work, count: int) -> Work:
+        def advance(carry):
+            bodies, done, number = carry
+            corrected, fits = sweep(bodies, work.centres, work.sides, work.pushes, work.one, used)
+            bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
+            return bodies, done | (fits > 0), number + 1
+
+        carry = work.bodies, work.fits, jnp.int32(0)
+        bodies, fits, _ = lax.while_loop(
+            lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry
+        )
+        return work._replace(bodies=bodies, fits=fits)
+
+    lanes = pose.shape[-1]
+    work = correct(Work(bodies, jnp.zeros(lanes, bool), sides, centres, pushes, one), _FIRST_SWEEPS)
+    bodies = on_few(
+        lambda few: correct(few, POSITION_SWEEPS - _FIRST_SWEEPS).bodies,
+        ~work.fits,
+        work,
+        work.bodies,
+        max(16, lanes // 8),
+    )
+    return jnp.stack([jnp.stack(body[:3]) for body in bodies], 1)
 
 
 def _position_sweep(
-    legs: tuple[int, ...], bodies: list[Triple], centres: list[Pair], sides: list[Array], manifolds: Manifold
+    legs: tuple[int, ...],
+    bodies: list[Placed],
+    centres: list[Pair],
+    sides: list[Array],
+    manifolds: Manifold,
+    one: Array,
+    used: Array | None,
 ):
     bodies = list(bodies)
-    slots = manifolds.plane.shape[0]
-    fits = sides[0] == sides[0]
+    fits = one > 0
     for k, leg in enumerate(legs):
-        (x, y, angle), (cx, cy) = bodies[leg + 1], centres[k]
+        body, (cx, cy) = bodies[leg + 1], centres[k]
         m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
 
         def at_slot(slot, carry, k=k, m=m, i=i):
             relative, deepest = carry
             manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
-            relative, deep = correct_contact(manifold, relative, 0.2, m, i)
+            relative, deep = correct_contact(manifold, relative, 0.2, m, i, one)
             return relative, jnp.minimum(deepest, deep)
 
-        carry = (x - cx, y - cy, angle), jnp.zeros_like(x)
-        carry = at_slot(0, carry) if slots == 1 else lax.fori_loop(0, slots, at_slot, carry)
-        (x, y, angle), deepest = carry
+        carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)
+        carry = at_slot(0, carry) if used is None else lax.fori_loop(0, used, at_slot, carry)
+        body, deepest = carry
         fits = fits & (deepest >= -3 * SLOP)
-        bodies[leg + 1] = x + cx, y + cy, angle
+        bodies[leg + 1] = body._replace(x=body.x + cx, y=body.y + cy)
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
-        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b])
+        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b], one)
         fits = fits & fits_j
     return bodies, jnp.where(fits, 1.0, 0.0)
