@@ -1,7 +1,7 @@
 """Where legs touch the ground: Box2D's contact points of rectangles with edges and boxes.
 
-Edges and boxes are both rectangles here, edges without a thickness: "things". All arrays have the environments,
-or single legs of them, as their last axis ("lanes").
+Edges and boxes are both rectangles here, edges without a thickness: "things". All arrays have the
+environments, or single legs of them, as their last axis ("lanes").
 """
 
 from typing import NamedTuple
@@ -121,7 +121,7 @@ def apart(things: Things, x: Array, y: Array, cos: Array, sin: Array, half_width
     return jnp.maximum(jnp.maximum(across, along), jnp.maximum(of_width, of_height))
 
 
-def in_slot(things: Things, chosen: Bool[Array, "things *lanes"]) -> Things:
+def in_slot(things: Things, chosen: Bool[Array, "things ..."]) -> Things:
     """The one thing that is chosen, for each lane."""
 
     def picked(values: Array) -> Array:
@@ -132,7 +132,7 @@ def in_slot(things: Things, chosen: Bool[Array, "things *lanes"]) -> Things:
     return jax.tree.map(picked, things)
 
 
-def slots_of(close: Bool[Array, "things *lanes"], count: int) -> list[Bool[Array, "things *lanes"]]:
+def slots_of(close: Bool[Array, "things ..."], count: int) -> list[Bool[Array, "things ..."]]:
     """For each slot, which thing is in it: the close ones, the last of them first."""
     taken = jnp.cumsum(close[::-1], 0)[::-1]
     return [close & (taken == slot + 1) for slot in range(count)]
@@ -164,7 +164,7 @@ def _clip(first: _Point, second: _Point, d1: Array, d2: Array, corner: Array) ->
 
 
 def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Array) -> Manifold:
-    """Contact points of legs with one thing each, seen from the centre of the leg; in the frame of the leg."""
+    """Contact points of legs with one thing each, which is seen from the centre of the leg."""
     w, h = half_width, HALF_HEIGHT
     is_box = thing.is_box
     px, py = cos * thing.x + sin * thing.y, cos * thing.y - sin * thing.x

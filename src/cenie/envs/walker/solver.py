@@ -121,9 +121,15 @@ class Impulses(NamedTuple):
 
 
 def contact_of(
-    manifold: Manifold, x: Array, y: Array, cos: Array, sin: Array, mass: Array | float, inertia: Array | float
+    manifold: Manifold,
+    x: Array,
+    y: Array,
+    cos: Array,
+    sin: Array,
+    mass: Array | float,
+    inertia: Array | float,
 ) -> Contact:
-    """The contact of a leg in a pose relative to the centre at which it was found, of inverse mass and inertia."""
+    """The contact of a leg in a pose relative to the centre at which it was found; masses are inverse."""
     (nx, ny), arms = impact(manifold, x, y, cos, sin)
     m, i = mass + 0 * nx, inertia + 0 * nx
     a1, a2 = (x * ny - y * nx for x, y in arms)
@@ -154,7 +160,7 @@ def contact_of(
 
 
 def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
-    """Cosine and sine after a turn by an angle up to a quarter of a circle, without a call for each number."""
+    """Cosine and sine after a turn by up to a quarter of a circle, without a call for each number."""
     q = angle * angle
     s = angle * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 - q / 39916800)))))
     c = 1 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 - q / 3628800))))
@@ -206,7 +212,7 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) 
 
 
 def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair, Triple]:
-    """Motor, then limit and anchor as a block: new impulses of motor and limit, and changes of (x, y, turn)."""
+    """Motor, then limit and anchor as a block: new impulses of the first two, changes of (x, y, turn)."""
     motor, limit = impulse
     (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
     turn = b[2] - a[2]
@@ -314,7 +320,9 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     old = remembered(manifolds, memory)
     first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
 
-    limits = [joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)]
+    limits = [
+        joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)
+    ]
     bodies = [problem.velocity[:, body] for body in range(5)]
     for j, (a, b) in enumerate(JOINT_BODIES):
         change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
@@ -382,7 +390,9 @@ def _velocity_sweeps(
             velocity, touched = carry
             contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
             new, velocity = solve_contact(contact, old, velocity, one)
-            touched = jax.tree.map(lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new)
+            touched = jax.tree.map(
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new
+            )
             return velocity, touched
 
         if used is None:
@@ -425,7 +435,7 @@ class Placed(NamedTuple):
     sin: Array
 
 
-def _moved(body: Placed, x: Array, y: Array, turn: Array, one: Array) -> Placed:
+def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
     cos, sin = turned_by(body.cos, body.sin, turn)
     return Placed(body.x + x, body.y + y, body.angle + turn, kept(cos, one), kept(sin, one))
 
@@ -461,15 +471,11 @@ def correct_contact(
         error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
         impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
-        leg = _moved(
-            leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one
-        )
+        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one)
     return leg, deepest
 
 
-def _correct_joint(
-    index: int, side: Array, a: Placed, b: Placed, one: Array
-) -> tuple[Placed, Placed, Array]:
+def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) -> tuple[Placed, Placed, Array]:
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
     ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
@@ -530,9 +536,7 @@ def _correct_positions(
             return bodies, done | (fits > 0), number + 1
 
         carry = work.bodies, work.fits, jnp.int32(0)
-        bodies, fits, _ = lax.while_loop(
-            lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry
-        )
+        bodies, fits, _ = lax.while_loop(lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry)
         return work._replace(bodies=bodies, fits=fits)
 
     lanes = pose.shape[-1]

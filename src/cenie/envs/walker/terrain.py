@@ -17,7 +17,7 @@ from cenie.envs.walker.level import WalkerLevel
 POINTS = 200
 """Points of the ground line."""
 BOXES = 48
-"""More boxes than any level has, unless it draws several pits of no width at all (each has a chance of 1e-7)."""
+"""More boxes than any level has, unless it draws several pits of no width at all (a chance of 1e-7 each)."""
 STEP = 14 / 30
 """The distance of two points in x, and the unit of all heights and widths of a level."""
 BASE = 400 / 30 / 4

@@ -1,7 +1,7 @@
 """Continuous collision: a leg that would pass into the ground within a step stops where it first touches.
 
-Box2D does this after the step proper, for each body alone, without its joints, so every leg is a lane of its own
-here. The gap that opens at the joints is closed by the next step.
+Box2D does this after the step proper, for each body alone, without its joints, so every leg is a lane of its
+own here. The gap that opens at the joints is closed by the next step.
 """
 
 from typing import NamedTuple
@@ -44,8 +44,8 @@ TOLERANCE = 0.00125
 _MOST_STOPS = 8
 _LAST = 1 - 1e-6
 _POSITION_SWEEPS = 20
-_VELOCITY_SWEEPS = 60
-_ADVANCES, _PUSHES, _NARROWINGS = 4, 2, 10
+_VELOCITY_SWEEPS = 180
+_ADVANCES, _PUSHES, _NARROWINGS = 8, 3, 14
 
 
 class Sweep(NamedTuple):
@@ -53,11 +53,11 @@ class Sweep(NamedTuple):
 
     start: tuple[Array, Array, Array]
     motion: tuple[Array, Array, Array]
-    velocity: Float[Array, "3 *lanes"]
+    velocity: Float[Array, "3 ..."]
 
 
 class _Axis(NamedTuple):
-    """A direction along which leg and obstacle are apart: of the ground, or of a side of the leg in its frame."""
+    """A direction along which leg and thing are apart: of the ground, or of a side of the leg."""
 
     on_leg: Array
     normal: tuple[Array, Array]
@@ -88,9 +88,7 @@ def _pose(path: _Path, t: Array) -> tuple[Array, Array, Array, Array]:
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
-def _closest(
-    sweep: _Path, half_width: Array, things: Things, t: Array, one: Array
-) -> tuple[Array, _Axis]:
+def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
     x, y, cos, sin = (kept(each, one) for each in _pose(sweep, t))
     w, h = half_width, HALF_HEIGHT
@@ -125,7 +123,7 @@ def _closest(
         jnp.abs(v * c - u * s) > h + a * jnp.abs(s) + b * jnp.abs(c)
     )
     on_leg = on_side < on_ground * 0.9999
-    # The closest point of the obstacle is a corner or on a side; the largest extent along the normal either way.
+    # The closest point of the thing, corner or not, is where it extends most along the normal.
     nu, nv = bu / on_ground, bv / on_ground
     nx, ny = nu * ax - nv * ay, nu * ay + nv * ax
     plane = jnp.abs(nu) * a + jnp.abs(nv) * b + nx * things.x + ny * things.y
@@ -147,7 +145,7 @@ def _deepest(
     sweep: _Path, half_width: Array, things: Things, axis: _Axis, t: Array
 ) -> tuple[Array, tuple[Array, Array]]:
     """The separation along an axis at a time, and the corner (of leg or obstacle) that has it."""
-    x, y, cos, sin = _pose(sweep, t)
+    _, _, cos, sin = _pose(sweep, t)
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     nx, ny = axis.normal
     # Of the leg, in its frame: opposite to the normal.
@@ -171,7 +169,7 @@ def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
     return jnp.where(axis.on_leg, of_ground, of_leg) - axis.plane
 
 
-def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things *lanes"]:
+def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
     """The part of the motion after which a leg first touches each thing; 1 if it does not."""
     path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
     one = jnp.where(jnp.abs(things.x) < 1e30, 1.0, 0.5)
@@ -310,10 +308,14 @@ def stop_at_ground(
         return legs, left, ignored, times, count + 1
 
     ignored = jnp.zeros_like(things.is_box)
-    carry = legs, jnp.ones_like(half_width), ignored, first_touch(legs.sweep, half_width, things), jnp.int32(0)
-    return lax.while_loop(
-        lambda carry: (carry[3] < _LAST).any() & (carry[4] < _MOST_STOPS), stop, carry
-    )[0]
+    carry = (
+        legs,
+        jnp.ones_like(half_width),
+        ignored,
+        first_touch(legs.sweep, half_width, things),
+        jnp.int32(0),
+    )
+    return lax.while_loop(lambda carry: (carry[3] < _LAST).any() & (carry[4] < _MOST_STOPS), stop, carry)[0]
 
 
 def _push_out(
