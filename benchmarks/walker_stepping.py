@@ -2,8 +2,8 @@
 
     python -m benchmarks.walker_stepping
 
-All restart what has ended. CPU time of the process, over all its threads, is what counts: on a busy machine it
-is the only figure that means anything. The three are timed in turns in one process.
+All restart what has ended. CPU time of the process, over all its threads, is what counts: on a busy machine
+it is the only figure that means anything. The three are timed in turns in one process.
 """
 
 import resource

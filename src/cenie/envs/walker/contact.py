@@ -59,7 +59,8 @@ class Manifold(NamedTuple):
     ground (the plane relative to the centre as it was) and the points are fixed in the frame of the leg.
     """
 
-    count: Array
+    total: Array
+    """How many points there are."""
     on_leg: Array
     normal: Pair
     plane: Array
@@ -97,9 +98,12 @@ def near(
     boxes = jnp.minimum(first + column(NEAR_BOXES), ground.boxes.shape[1] - 1)
     edge_index = cell + column(edges)
     index = jnp.concatenate((edge_index, POINTS - 1 + boxes))
-    fields = [ground.things.at[lane, index, k].get(mode="promise_in_bounds") for k in range(6)]
+    mid_x, mid_y, axis_x, axis_y, half, thickness = (
+        ground.things.at[lane, index, k].get(mode="promise_in_bounds") for k in range(6)
+    )
     number = jnp.concatenate((edge_index % 16, 16 + boxes % 8))
-    return Things(fields[0] - x, fields[1] - y, *fields[2:], index >= POINTS - 1, number)
+    is_box = index >= POINTS - 1
+    return Things(mid_x - x, mid_y - y, axis_x, axis_y, half, thickness, is_box, number)
 
 
 def reach(cos: Array, sin: Array, half_width: Array) -> Array:
@@ -263,7 +267,7 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
 def touched_bits(manifold: Manifold) -> Array:
     """What legs touch, as bits that mean the same edge or box in the next step too. Slots are in front."""
     # Distinct bits, so the sum is their union.
-    return jnp.where(manifold.count > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
+    return jnp.where(manifold.total > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
 
 
 class Impact(NamedTuple):

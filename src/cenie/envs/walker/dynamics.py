@@ -203,7 +203,7 @@ def _advance(
     arguments = legs, half_width, masses, inertias, things
     single_legs = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 4 * count), arguments)
     stopped = on_few(
-        lambda few: stop_at_ground(*few, TIME_STEP),
+        lambda few: stop_at_ground(few[0], few[1], few[2], few[3], few[4], TIME_STEP),
         few.reshape(4 * count),
         single_legs,
         single_legs[0],

@@ -136,7 +136,7 @@ def contact_of(
     s1, s2 = (-x * nx - y * ny for x, y in arms)
     k11, k12, k22 = m + i * a1 * a1, m + i * a1 * a2, m + i * a2 * a2
     # Points that nearly depend on each other: Box2D uses the first only.
-    block = (manifold.count == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
+    block = (manifold.total == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
     k12 = jnp.where(block, k12, 0.0)
     det = k11 * k22 - k12 * k12
     mx, my = m * nx, m * ny
@@ -149,7 +149,7 @@ def contact_of(
         (-1 / k11, -1 / k22),
         (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
         m + i * s1 * s2,
-        (jnp.where(manifold.count > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
+        (jnp.where(manifold.total > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
         (
             jnp.stack((mx, my, i * a1)),
             jnp.stack((mx, my, i * a2)),
@@ -334,7 +334,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
     ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
     # How many slots anybody uses. Kernels must not be given what they do not read.
-    used = (manifolds.count > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
+    used = (manifolds.total > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
     sweeps = one_kernel(partial(_velocity_sweeps, legs))
     bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones, used)
 
@@ -466,7 +466,7 @@ def correct_contact(
         from_ground = nx * (x + rx) + ny * (y + ry)
         from_leg = turned_x * (px - x) + turned_y * (py - y)
         depth = jnp.where(on_leg, from_leg, from_ground) - (manifold.plane + SKIN)
-        exists = manifold.count > number
+        exists = manifold.total > number
         deepest = jnp.where(exists, jnp.minimum(deepest, depth), deepest)
         error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
@@ -516,7 +516,7 @@ def _correct_positions(
     # What the kernel does not read must not be given to it.
     pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
-    bodies = [Placed(*pose[:, k], cos[k], sin[k]) for k in range(5)]
+    bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
     centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
     one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
 

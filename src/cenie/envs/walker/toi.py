@@ -272,14 +272,14 @@ def stop_at_ground(
         thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
         found = touch(thing, chosen.any(0), cos, sin, half_width)
         # A thing that is near but not touched after all is ignored from now on.
-        misses = (times <= t) & ~(chosen & (found.count > 0)).any(1) & stops
+        misses = (times <= t) & ~(chosen & (found.total > 0)).any(1) & stops
         ignored |= misses
         missed = misses.any(0)
         stops &= ~missed
         bits = touched_bits(found)
         flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
         bits = jnp.where(stops, bits, legs.bits)
-        found = found._replace(count=jnp.where(stops, found.count, 0))
+        found = found._replace(total=jnp.where(stops, found.total, 0))
         impulses = jnp.stack(remembered(found, legs.memory), 1)
         memory = Memory(
             jnp.where(stops, jnp.stack(found.names, 1), legs.memory.names),
@@ -289,21 +289,18 @@ def stop_at_ground(
         # What the kernels do not read must not be given to them.
         pushes = jax.tree.map(lambda x: x.astype(t.dtype), found._replace(number=None, names=None))
         at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
-        used = (found.count > 0).any(1).sum(dtype=jnp.int32)
+        used = (found.total > 0).any(1).sum(dtype=jnp.int32)
         shift = one_kernel(_push_out)(at_stop, pushes, mass, inertia, one, used)
-        contacts = contact_of(found, *shift[:2], *shift[3:], mass, inertia)
+        contacts = contact_of(found, shift.x, shift.y, shift.cos, shift.sin, mass, inertia)
         none = Impulses(*(0 * found.plane,) * 4)
         velocity = one_kernel(_solve_alone)(sweep.velocity, contacts, none, one, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
-        start = tuple(
-            jnp.where(stops, new, old)
-            for new, old in zip((x + shift.x, y + shift.y, shift.angle), sweep.start)
-        )
-        motion = tuple(
-            jnp.where(stops, left * time_step * new, old) for new, old in zip(velocity, sweep.motion)
-        )
-        legs = Stopped(Sweep(start, motion, velocity), bits, flag, memory)
+        start = x + shift.x, y + shift.y, shift.angle
+        motion = left * time_step * velocity
+        onward = Sweep(start, (motion[0], motion[1], motion[2]), velocity)
+        sweep = jax.tree.map(lambda new, old: jnp.where(stops, new, old), onward, sweep)
+        legs = Stopped(sweep, bits, flag, memory)
         times = jnp.where(ignored, 1.0, first_touch(legs.sweep, half_width, things))
         return legs, left, ignored, times, count + 1
 
