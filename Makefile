@@ -31,6 +31,7 @@ benchmark: $(VENV)/dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
+# The bridge to gymnax is tested with its old API too: a second copy lies where only those tests look.
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
@@ -39,6 +40,8 @@ $(VENV)/core: pyproject.toml constraints.txt
 $(VENV)/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	rm -rf $(VENV)/gymnax0
+	$(BIN)/python -m pip install -q --no-deps --target $(VENV)/gymnax0 gymnax==0.0.9
 	touch $@ $(VENV)/core
 
 clean:

@@ -45,16 +45,24 @@ def ours(capacity: int, columns: int) -> tuple[Any, dict[str, Call]]:
 
     def insert(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
         n = scores.shape[0]
-        facts = (jnp.ones(n, bool), {"max_return": scores[:, 0]}, jnp.full(n, -1), jnp.zeros(n, jnp.int32))
-        return buffer.insert(state, levels, buffer.recognise(state, levels), scores, *facts, mix, config)
+        return buffer.insert(
+            state,
+            levels,
+            buffer.recognise(state, levels),
+            plays=buffer.Plays(scores, jnp.ones(n, bool), {"max_return": scores[:, 0]}),
+            parents=jnp.full(n, -1),
+            generations=jnp.zeros(n, jnp.int32),
+            mix=mix,
+            config=config,
+        )
 
     def sample(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
         slots, state = buffer.sample(state, jax.random.key(0), BATCH, mix, config.priority)
         return state, (slots, buffer.levels_at(state, slots))
 
     def update(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
-        batch, returns = buffer.drawn_from(jnp.arange(BATCH)), {"max_return": scores[:, 0]}
-        return buffer.update(state, batch, scores, jnp.ones(BATCH, bool), returns), ()
+        plays = buffer.Plays(scores, jnp.ones(BATCH, bool), {"max_return": scores[:, 0]})
+        return buffer.update(state, buffer.recognise_slots(jnp.arange(BATCH)), plays), ()
 
     names = [f"score{j}" for j in range(columns)]
     state = buffer.init(one_level(), capacity, names, {"max_return": buffer.Remembered("maximum")})

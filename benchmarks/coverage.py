@@ -63,8 +63,8 @@ def logged_features(domain: Domain, updates: int) -> jax.Array:
             environment,
             state.network,
             levels,
-            key,
-            PAPER.num_steps,
+            key=key,
+            num_steps=PAPER.num_steps,
             advance=step_and_restart,
             keep_features=True,
         )

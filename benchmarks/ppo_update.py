@@ -167,7 +167,12 @@ def play(config: StudentConfig, domain: Domain) -> tuple[StudentState, Callable,
 
     def rollout(state: StudentState, levels: Level) -> Rollout:
         return collect(
-            domain.environment, state.network, levels, KEY, config.num_steps, advance=step_and_restart
+            domain.environment,
+            state.network,
+            levels,
+            key=KEY,
+            num_steps=config.num_steps,
+            advance=step_and_restart,
         )
 
     return init_student(config, network), rollout, levels

@@ -4,8 +4,8 @@
         dr plr-robust "accel --teacher.generator uniform60" accel
 
 Each argument is a method, with settings if wanted. A run that is finished is not repeated and an interrupted
-one is resumed, so the command can be given again. The solved rate of a run is the mean over its last
-checkpoints; the interval is that of the mean over seeds (Student's t, 95 %).
+one is resumed, so the command can be given again. The score of a run (on mazes, the solved rate) is the mean
+over its last checkpoints; the interval is that of the mean over seeds (Student's t, 95 %).
 """
 
 import argparse
@@ -61,13 +61,13 @@ def cenie(directory, arguments):
         )
 
 
-def solved(directory, suite):
+def score(directory, suite):
     """Mean over levels of the mean over all checkpoints, variants and episodes."""
     (path,) = directory.glob(f"evaluation-{suite}-seed*.csv")
     outcomes = defaultdict(list)
     with path.open() as file:
         for row in csv.DictReader(file):
-            outcomes[row["level"]].append(float(row["solved"]))
+            outcomes[row["level"]].append(float(row["score"]))
     return np.mean([np.mean(values) for values in outcomes.values()])
 
 
@@ -108,7 +108,7 @@ def main():
     for recipe in arguments.recipes:
         cells = []
         for suite in SUITES:
-            values = [solved(runs[recipe, seed], suite) for seed in range(arguments.seeds)]
+            values = [score(runs[recipe, seed], suite) for seed in range(arguments.seeds)]
             cells += [interval(values), ", ".join(f"{value:.3f}" for value in values)]
         print(f"| {recipe} | {' | '.join(cells)} |")
 

@@ -9,11 +9,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+import cenie
 from cenie.envs.maze.render import gallery, png_bytes
-from cenie.run import checkpoint
-from cenie.run.build import build
-from cenie.run.config import load_config
-from cenie.teach.cycle import init
 
 
 def follow(environment, network, level, key, steps):
@@ -41,13 +38,10 @@ def follow(environment, network, level, key, steps):
 
 
 def main(directory: str, picture: str, suite: str = "cenie8") -> None:
-    config = load_config(Path(directory) / "config.json")
-    domain, setup = build(config)
-    loaded = checkpoint.load_newest(Path(directory) / "checkpoints", init(setup, config.seed))
-    assert loaded is not None, "the run has no checkpoint yet"
-    _, levels = domain.suites[suite]().draw(0, 1)
+    run = cenie.load_run(directory)
+    _, levels = run.domain.suites[suite]().draw(0, 1)
     paths = [
-        follow(domain.environment, loaded.tree.student.network, level, jax.random.key(index), 900)
+        follow(run.domain.environment, run.network, level, jax.random.key(index), 900)
         for index, level in enumerate(levels)
     ]
     Path(picture).write_bytes(png_bytes(gallery(levels, columns=4, paths=paths, tile=12)))

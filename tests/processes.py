@@ -28,7 +28,7 @@ from tests.tiny import tiny
 def split() -> None:
     """Rows go out to both processes and come back; prints what this one found."""
     mesh = devices.level_mesh(2)
-    rows = devices.spread(mesh, np.arange(5.0))
+    rows = devices.shard_rows(mesh, np.arange(5.0))
     assert not rows.is_fully_addressable
     doubled = jax.jit(lambda rows: devices.on_own_rows(mesh, lambda rows: 2 * rows, rows))(rows)
     everywhere = devices.place(mesh, np.arange(2.0))

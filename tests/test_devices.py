@@ -59,7 +59,7 @@ def test_devices_work_on_different_rows() -> None:
 
 def test_spread_rows_are_whole_again_on_the_host() -> None:
     rows = {"odd": np.arange(5.0), "keys": jax.random.split(jax.random.key(0), 5)}
-    placed = devices.spread(MESH, rows)
+    placed = devices.shard_rows(MESH, rows)
     assert placed["odd"].sharding.shard_shape(placed["odd"].shape) == (3,)
     np.testing.assert_array_equal(devices.to_host(placed["odd"]), [0, 1, 2, 3, 4, 4])
     assert jnp.all(placed["keys"][:5] == rows["keys"])
@@ -81,8 +81,10 @@ def test_a_gradient_is_averaged_once() -> None:
         return jax.grad(lambda weight: jnp.mean(weight * rows))(weight)
 
     weight, rows = jnp.asarray(2.0), jnp.arange(4.0)
-    expected = devices.averaged(None, gradient, weight, rows)
-    found = jax.jit(lambda weight, rows: devices.averaged(MESH, gradient, weight, rows))(weight, rows)
+    expected = devices.mean_over_devices(None, gradient, weight, rows)
+    found = jax.jit(lambda weight, rows: devices.mean_over_devices(MESH, gradient, weight, rows))(
+        weight, rows
+    )
     assert float(found) == float(expected) == 1.5
 
 
@@ -133,5 +135,7 @@ def test_two_processes_train_as_one_does_and_one_of_them_writes(tmp_path: Path) 
         run(str(alone), resume=bool(resume))
     assert list(temporary.iterdir()) == []
     # Sums of two do not depend on the order: the same bytes, whoever computed them.
-    for name in ("metrics.jsonl", "evaluations.csv", "summary.json"):
+    snapshots = [f"snapshots/{path.name}" for path in (alone / "snapshots").iterdir()]
+    assert snapshots
+    for name in ("metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json", *snapshots):
         assert (together / name).read_bytes() == (alone / name).read_bytes() != b""

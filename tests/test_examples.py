@@ -1,6 +1,9 @@
 """The examples run, and do what they say."""
 
+import dataclasses
+import importlib
 import importlib.util
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cenie
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import FORWARD, Maze
 from cenie.envs.maze.level import make_level
+from cenie.run import cli
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -33,6 +38,72 @@ def test_a_numpy_student_learns_cart_poles_from_our_teacher():
 def test_cart_poles_unlike_those_of_training_are_novel():
     novelty = load("novelty_gymnasium").main(rollouts=3)
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])
+
+
+def test_cenie_trains_on_cart_poles_of_gymnax():
+    example = load("train_gymnax")
+    student = dataclasses.replace(example.STUDENT, num_levels=16, num_steps=64)
+    coverage = {"novelty.coverage.components": (2, 3), "novelty.coverage.window": 8}
+    teacher = {**example.TEACHER, **coverage, "replay.capacity": 32}
+    before, after = example.main("plr-cenie", updates=20, seed=0, student=student, teacher=teacher)
+    assert after > 1.5 * before
+
+
+HILLS = {
+    "updates": 2,
+    "env.max_steps": 16,
+    "student.num_levels": 4,
+    "student.num_steps": 32,
+    "student.network.hidden_sizes": (8,),
+    "student.ppo.epochs": 1,
+    "teacher.replay.capacity": 12,
+    "teacher.novelty.coverage.components": (2, 3),
+    "teacher.novelty.coverage.window": 6,
+    "run.devices": 1,
+    "run.cycles_per_chunk": 2,
+    "run.checkpoint_every": 1,
+}
+
+
+def test_a_domain_outside_of_the_package_is_trained_from_python_and_by_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    hills = importlib.import_module("hills")
+    assert hills.check() == []
+    hills.main(str(tmp_path / "python"), HILLS)
+    assert "levels stored" in capsys.readouterr().out
+    out = str(tmp_path / "command")
+    options = [f"--{name}={json.dumps(value)}" for name, value in HILLS.items()]
+    assert cli.run(["train", "hills:domain", "plr-cenie", "--out", out, *options]) == cli.OK
+    files = [(tmp_path / which / "metrics.jsonl").read_bytes() for which in ("python", "command")]
+    assert files[0] == files[1]
+    assert cli.run(["evaluate", out, "--domain", "hills:domain", "--episodes", "1"]) == cli.OK
+    run = cenie.load_run(out, domain="hills:domain")
+    assert run.summary["measure"] == "score"
+    rows = run.later_evaluations[next(iter(run.later_evaluations))][0].rows
+    np.testing.assert_allclose([row.score for row in rows], [row.episode_return for row in rows])
+
+
+def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    hills = importlib.import_module("hills")
+    domain = hills.domain(hills.HillsConfig(posts=3))
+    design, key = domain.design("random"), jax.random.key(0)
+    _, state = design.environment.reset(key, design.task)
+    for action in (-1.0, 0.0, 1.0):
+        state = design.environment.step(key, design.task, state, jnp.array([action])).state
+    level = design.finished_level(state)
+    np.testing.assert_allclose(level.heights, [0.0, 0.25, 0.5])
+    box = domain.parameters
+    assert (box.decode(box.encode(level)).heights == level.heights).all()
+    slopes = domain.environment.prepare(level).slopes
+    np.testing.assert_allclose(slopes[4:-4], 0.5, atol=1e-5)
+
+
+def test_methods_are_compared_by_the_scores_of_their_suites(tmp_path):
+    header = "cycle,updates,env_steps,suite,level,variant,episode,return,solved,score,length"
+    rows = ["9,9,9,far,a,,0,5.0,0,0.25,7", "9,9,9,far,a,,1,5.0,0,0.75,7", "9,9,9,far,b,,0,5.0,1,1.0,7"]
+    (tmp_path / "evaluation-far-seed0-cycle9.csv").write_text("\n".join([header, *rows]))
+    assert load("compare_methods").score(tmp_path, "far") == pytest.approx(0.75)
 
 
 class Walker:

@@ -21,6 +21,7 @@ EXPECTED = [
     ("state", "held-out levels solved"),
     ("state", ""),
     ("log", "StoredLevel"),
+    ("domain", "problems: []"),
     ("coverage", "familiar"),
 ]
 """For each snippet a name that it defines and a text that it prints."""

@@ -79,7 +79,7 @@ def split(mesh: Mesh | None, tree: Any) -> Any:
     return lax.with_sharding_constraint(tree, _over(mesh))
 
 
-def spread(mesh: Mesh | None, rows: Any) -> Any:
+def shard_rows(mesh: Mesh | None, rows: Any) -> Any:
     """Outside of one: the same for any number of rows; the last is repeated until all have as many."""
     if mesh is None:
         return rows
@@ -119,22 +119,22 @@ def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], rows: Any) -> A
     return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(rows)
 
 
-def averaged(mesh: Mesh | None, function: Callable[..., Any], same: Any, rows: Any) -> Any:
-    """The mean over devices of `function(same, rows)`, each with its own rows and all with the `same`.
+def mean_over_devices(mesh: Mesh | None, function: Callable[..., Any], replicated: Any, rows: Any) -> Any:
+    """The mean over devices of `function(replicated, rows)`, each device with its own rows.
 
     It may be a gradient: without `check_vma` that inside is the gradient of the local function, so that the
     mean is right; with it, JAX has already added the devices up and a mean would be wrong.
     """
     if mesh is None:
-        return function(same, rows)
+        return function(replicated, rows)
     (axis,) = mesh.axis_names
     return jax.shard_map(
-        lambda same, rows: lax.pmean(function(same, rows), axis),
+        lambda replicated, rows: lax.pmean(function(replicated, rows), axis),
         mesh=mesh,
         in_specs=(PartitionSpec(), PartitionSpec(axis)),
         out_specs=PartitionSpec(),
         check_vma=False,
-    )(same, rows)
+    )(replicated, rows)
 
 
 def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -145,12 +145,12 @@ def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: An
     if mesh is None:
         return function(None, *arguments)
     (axis,) = mesh.axis_names
-    everything = PartitionSpec()
+    in_full = PartitionSpec()
     return jax.shard_map(
         lambda *arguments: function(Devices(axis, mesh.size), *arguments),
         mesh=mesh,
-        in_specs=everything,
-        out_specs=everything,
+        in_specs=in_full,
+        out_specs=in_full,
         check_vma=False,
     )(*arguments)
 
@@ -173,18 +173,18 @@ def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) ->
 
 
 def summed(devices: Devices | None, function: Callable[..., jax.Array], *rows: jax.Array) -> jax.Array:
-    """The sum over rows `function(real, *rows)`; it must count only those rows whose mask `real` is true."""
+    """The sum over rows `function(mask, *rows)`; it must count only those rows whose `mask` is true."""
     if devices is None:
         return function(jnp.ones(rows[0].shape[0], bool), *rows)
-    own, real = _own(devices, rows)
-    return lax.psum(function(real, *own), devices.axis)
+    own, mask = _own(devices, rows)
+    return lax.psum(function(mask, *own), devices.axis)
 
 
 def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:
     """This device's rows, the last one repeated until all devices have as many; and which are no copies."""
     count = jax.tree.leaves(rows)[0].shape[0]
-    turns = jnp.arange(-(-count // devices.number))
-    index = turns * devices.number + lax.axis_index(devices.axis)
+    rounds = jnp.arange(-(-count // devices.number))
+    index = rounds * devices.number + lax.axis_index(devices.axis)
     return jax.tree.map(lambda array: array[jnp.minimum(index, count - 1)], rows), index < count
 
 

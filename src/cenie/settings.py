@@ -82,6 +82,13 @@ def to_data(value: Any) -> Any:
     return value
 
 
+def is_readable(value: Any) -> bool:
+    """False for settings of which a part could not be read: a `check` sees such ones too."""
+    if dataclasses.is_dataclass(value):
+        return all(is_readable(getattr(value, field.name)) for field in dataclasses.fields(value))
+    return value is not _UNREADABLE
+
+
 def with_all_kinds(value: Any) -> Any:
     """`to_data(value)`, in which a record that is one of several kinds also has the settings of the others.
 

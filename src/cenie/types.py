@@ -45,7 +45,6 @@ class Rollout(eqx.Module):
     is read. `last_value` is the value of the observation after the last step (of the next episode, if
     one ended there: GAE then ignores it). `final_value[i, j]` is the value of the observation that
     ended an episode by truncation, before the restart; it is None unless time-outs are bootstrapped.
-    `final_observation` holds the observation after each step before any restart, if asked for.
     `final_state` is the environment's state after the last step (and after a restart, if one ended there), if
     asked for: in a rollout without restarts it holds what an episode of fixed length has made.
     `features` is the student's state representation and `entropy` its policy's entropy (in nats) at each
@@ -65,7 +64,6 @@ class Rollout(eqx.Module):
     memory: Memory
     last_value: Float[Array, " n"]
     final_value: Float[Array, "n t"] | None = None
-    final_observation: Observation | None = None
     features: Float[Array, "n t d"] | None = None
     entropy: Float[Array, "n t"] | None = None
     masked: Int[Array, " n"] | None = None

@@ -1,4 +1,4 @@
-"""The bridge to a jaxued sampler, with jaxued's own weights as the oracle."""
+"""The bridges to jaxued, with its own weights and its own environments as the oracles."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jaxued.environments import Maze as JaxuedMaze
+from jaxued.environments.gymnax import acrobot, cartpole
+from jaxued.environments.maze import make_level_generator
+from jaxued.environments.maze.env import EnvParams as MazeParams
 from jaxued.level_sampler import LevelSampler
+from jaxued.wrappers import AutoReplayWrapper
 
-from cenie.bridges.jaxued import level_weights, sample_replay_levels
+from cenie.bridges.environment import as_level
+from cenie.bridges.jaxued import from_jaxued, level_weights, sample_replay_levels
+from cenie.envs.check import check_environment
+from cenie.spaces import Box, Discrete
 from cenie.teach.config import PriorityConfig
 
 CAPACITY = 8
@@ -80,3 +88,95 @@ def test_missing_novelty_is_named():
     del sampler["levels_extra"]
     with pytest.raises(ValueError, match="novelty"):
         level_weights(sampler, 0.5, PriorityConfig())
+
+
+# Its environments.
+
+KEY = jax.random.key(0)
+LIMIT, STEPS, LEVELS = 20, 200, 6
+
+
+def mazes():
+    environment, params = JaxuedMaze(), MazeParams(max_steps_in_episode=LIMIT)
+    generate = make_level_generator(5, 5, 6)
+    return environment, params, jax.vmap(generate)(jax.random.split(KEY, LEVELS))
+
+
+def cart_poles():
+    level = as_level(cartpole.Level())
+    batch = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (LEVELS,)), level)
+    levels = batch.replace(length=jnp.linspace(0.2, 2.0, LEVELS), force_mag=jnp.linspace(5.0, 20.0, LEVELS))
+    return cartpole.CartPole(), cartpole.EnvParams(max_steps_in_episode=LIMIT), levels
+
+
+@pytest.mark.parametrize("make", [mazes, cart_poles])
+def test_a_bridged_environment_does_what_jaxueds_does_over_many_episodes(make):
+    theirs, params, levels = make()
+    first = jax.tree.map(lambda leaf: leaf[0], levels)
+    bridged = from_jaxued(theirs, first, params)
+    assert bridged.max_steps == LIMIT
+    actions = jax.random.randint(KEY, (STEPS, LEVELS), 0, min(bridged.action_space.n, 3))
+
+    def play(begin, step):
+        """Episodes with restarts of a function that steps and one that begins."""
+
+        def one(key, level, state, action):
+            step_key, reset_key = jax.random.split(key)
+            observation, after, *made = step(step_key, level, state, action)
+            shown, begun = begin(reset_key, level)
+            done = made[1]
+            chosen = jax.tree.map(lambda a, b: jnp.where(done, a, b), (shown, begun), (observation, after))
+            return chosen[1], (chosen[0], observation, *made)
+
+        def body(state, given):
+            key, action = given
+            return jax.vmap(one)(jax.random.split(key, LEVELS), levels, state, action)
+
+        keys = jax.random.split(KEY, STEPS)
+        _, state = jax.vmap(begin)(jax.random.split(KEY, LEVELS), levels)
+        return jax.jit(lambda state: jax.lax.scan(body, state, (keys, actions)))(state)[1]
+
+    def our_step(key, level, state, action):
+        made = bridged.step(key, level, state, action)
+        done = made.terminated | made.truncated
+        return made.observation, made.state, made.reward, done, made.terminated
+
+    def their_step(key, level, state, action):
+        return theirs.step(key, state, action, params)[:4]
+
+    *mine, terminated = play(bridged.reset, our_step)
+    expected = play(lambda key, level: theirs.reset_to_level(key, level, params), their_step)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6), tuple(mine), expected)
+    _, before_restart, reward, done = expected
+    if make is mazes:
+        natural = reward > 0
+    else:
+        x, angle = before_restart[..., 0], before_restart[..., 2]
+        natural = (jnp.abs(x) > params.x_threshold) | (jnp.abs(angle) > params.theta_threshold_radians)
+    np.testing.assert_array_equal(terminated, natural)
+    assert terminated.any()
+    assert (done & ~terminated).any()
+
+
+def test_a_bridged_environment_passes_the_check():
+    theirs, params, levels = mazes()
+    first, other = (jax.tree.map(lambda leaf, index=index: leaf[index], levels) for index in (0, 1))
+    bridged = from_jaxued(theirs, first, params, solved=lambda level, step: step.reward > 0)
+    assert bridged.action_space == Discrete(7)
+    assert bridged.observation_space.image == Box((5, 5, 3), 0, 255, "uint8")
+    assert check_environment(bridged, first, KEY, other_level=other) == []
+
+
+def test_spaces_may_be_given_or_declared():
+    level = as_level(acrobot.Level())
+    declared = from_jaxued(acrobot.Acrobot(), level)
+    assert declared.max_steps == 500
+    largest = float(np.float32(9 * np.pi))
+    assert declared.observation_space == Box((6,), -largest, largest)
+    given = Box((6,), -99.0, 99.0)
+    assert from_jaxued(acrobot.Acrobot(), level, observation_space=given).observation_space == given
+
+
+def test_wrappers_that_restart_are_refused():
+    with pytest.raises(ValueError, match="AutoReplayWrapper restarts episodes"):
+        from_jaxued(AutoReplayWrapper(JaxuedMaze()), mazes()[2])

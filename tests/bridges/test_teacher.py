@@ -339,13 +339,13 @@ def test_a_level_without_a_finished_episode_is_not_stored():
     assert teacher.tell(**told)["buffer_size"] == N - 1
 
 
-def test_stored_levels_are_sorted_by_their_chance_and_know_their_parents():
+def test_stored_levels_are_sorted_by_their_probability_and_know_their_parents():
     teacher = make("accel")
     run(teacher, 30)
     stored = teacher.stored()
-    chances = [entry.chance for entry in stored]
-    assert chances == sorted(chances, reverse=True)
-    assert sum(chances) == pytest.approx(1.0, abs=1e-5)
+    probabilities = [entry.probability for entry in stored]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) == pytest.approx(1.0, abs=1e-5)
     assert any(entry.generation > 0 and entry.parent >= 0 for entry in stored)
 
 

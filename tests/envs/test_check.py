@@ -264,6 +264,12 @@ def test_wrong_declarations_are_named(changes, reason):
     assert reason in problem
 
 
+def test_bug_a_dict_of_spaces_in_a_field_crashed_the_check():
+    walk = Walk("", observation_space={"a": Discrete(2)})
+    (problem,) = check_environment(walk, LEVEL, KEY)
+    assert "unhashable type: 'dict'): use tuples" in problem
+
+
 def test_a_level_without_arrays_is_named():
     (problem,) = alarms(Walk(""), level=())
     assert "the level has no arrays" in problem

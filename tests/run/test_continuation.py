@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from cenie import settings
-from cenie.run import cli, examine, manifest
+from cenie.run import cli, evaluate_run, manifest
 from cenie.run import train as training
 from cenie.run.config import MAY_CHANGE_ON_RESUME, load_config
 from cenie.run.continuation import check_checkpoints, decay_note, read_facts, updates_done, with_decay
@@ -261,7 +261,7 @@ def test_a_config_that_is_no_file_does_not_hang(tmp_path: Path, make, command, c
 
 
 @pytest.mark.parametrize("make", [pipe, device, terabyte])
-@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "evaluations.csv"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "evaluations.csv", "levels.csv"])
 def test_a_table_that_is_no_file_does_not_hang(short: Path, make, name: str) -> None:
     (short / name).unlink()
     make(short / name)
@@ -337,7 +337,7 @@ def test_an_evaluation_that_cannot_be_written_leaves_the_old_table(
 ) -> None:
     """The old one was removed first: a full disk left the header of a table."""
     rows = [EvaluationRow("cenie8", "Labyrinth", "plain", 0, 0.5, True, 1.0, 9)]
-    monkeypatch.setattr(examine, "evaluate", lambda *_, **__: rows)
+    monkeypatch.setattr(evaluate_run, "evaluate", lambda *_, **__: rows)
     assert cli.run(["evaluate", str(short)]) == cli.OK
     table = short / "evaluation-cenie8-seed0-cycle2.csv"
     before = table.read_bytes()

@@ -40,12 +40,12 @@ class AlwaysForward(Network):
 
 def corridor(length: int, time_limit: int):
     """Start facing the goal, `length` steps away."""
-    return make_level(np.zeros((13, 13), bool), (length, 0), (0, 0), 0, time_limit=time_limit)
+    return make_level(np.zeros((13, 13), bool), (length, 0), (0, 0), time_limit=time_limit)
 
 
 def play(levels, network=None, **named):
     keys = jax.vmap(jax.random.key)(jnp.arange(len(levels)))
-    return play_once(DOMAIN.environment, network or AlwaysForward(), DOMAIN.stack(levels), keys, **named)
+    return play_once(DOMAIN.environment, network or AlwaysForward(), DOMAIN.stack(levels), keys=keys, **named)
 
 
 def test_return_solved_and_length_of_scripted_episodes():
@@ -57,7 +57,7 @@ def test_return_solved_and_length_of_scripted_episodes():
 
 def test_nothing_is_counted_after_the_end_of_an_episode():
     """Levels of very different limits share a batch: the short ones wait for the long one."""
-    blocked = make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), 0, time_limit=300)
+    blocked = make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), time_limit=300)
     total, solved, length = play([corridor(3, 250), blocked])
     np.testing.assert_array_equal(length, [3, 300])
     np.testing.assert_array_equal(solved, [True, False])
@@ -77,8 +77,8 @@ def test_result_does_not_depend_on_devices_or_on_the_rest_of_the_batch():
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_result_does_not_depend_on_how_many_are_played_at_once(at_once):
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_result_does_not_depend_on_how_many_are_played_at_once(batch_size):
     config, environment = tiny("dr"), DOMAIN.environment
     network = make_network(
         config.student.network, environment.observation_space, environment.action_space, jax.random.key(1)
@@ -86,7 +86,7 @@ def test_result_does_not_depend_on_how_many_are_played_at_once(at_once):
     levels = [corridor(length, 30) for length in (4, 7, 9, 2, 5)]
     told = []
     whole = play(levels, network)
-    parts = play(levels, network, at_once=at_once, progress=lambda *counts: told.append(counts))
+    parts = play(levels, network, batch_size=batch_size, progress=lambda *counts: told.append(counts))
     for ours, theirs in zip(whole, parts):
         np.testing.assert_array_equal(ours, theirs)
     assert len(set(whole[2])) > 1, "students that act the same everywhere would hide a mix-up"
@@ -105,7 +105,7 @@ def test_no_more_episodes_than_allowed_are_played_at_once(monkeypatch):
     monkeypatch.setattr(module, "_begin", watched)
     levels = [corridor(2, 20)] * 7
     suite = Suite("short", [SuiteEntry("corridor", "original", lambda rng: levels[0])])
-    rows = evaluate(DOMAIN, AlwaysForward(), suite, episodes=7, seed=0, at_once=3)
+    rows = evaluate(DOMAIN, AlwaysForward(), suite, episodes=7, seed=0, batch_size=3)
     assert len(rows) == 7
     assert sizes == [3, 3, 3], "the last chunk is filled up, so that nothing is compiled again"
 
@@ -136,7 +136,7 @@ def test_the_prepared_level_is_played():
 
     levels = DOMAIN.stack([corridor(5, 10), corridor(5, 9)])
     keys = jax.vmap(jax.random.key)(jnp.arange(2))
-    _, solved, length = play_once(Prepared(MazeConfig(num_actions=3)), AlwaysForward(), levels, keys)
+    _, solved, length = play_once(Prepared(MazeConfig(num_actions=3)), AlwaysForward(), levels, keys=keys)
     np.testing.assert_array_equal(solved, [True, False])
     np.testing.assert_array_equal(length, [5, 4])
 

@@ -70,7 +70,7 @@ CASES = {
         "train maze dr --env.redraw_direction --env.no_redraw_direction", "contradicts --env.redraw_direction"
     ),
     "methods of something": Case("methods maze", "methods: takes no arguments, got 'maze'"),
-    "domains of something": Case("domains --all", "domains: takes no arguments, got '--all'"),
+    "domains of something": Case("domains --all", "domains: takes at most 1 argument, got '--all'"),
     # Names of settings
     "unknown group": option("studnet.ppo.clip", "1", "'studnet' is not a group"),
     "unknown setting": Case("train maze dr --student.ppo.lr 1", "student.ppo.lr: unknown setting; known: "),
@@ -215,7 +215,7 @@ CASES = {
     ),
     "a buffer larger than the memory": Case(
         f"train maze plr --env.size 128 --{REPLAY}.capacity 100000000",
-        f"{REPLAY}.capacity, env.size: the level buffer takes 3.29 TB or more",
+        f"{REPLAY}.capacity, env: the level buffer takes 3.29 TB or more",
     ),
     "a window larger than the memory": Case(
         f"train maze plr-cenie --{COVERAGE}.window 1000000",
@@ -236,7 +236,7 @@ CASES = {
     "resume with a method": Case("train maze --resume good", "maze: the directory says what to train"),
     "resume with a preset": Case("train --resume good --preset dcd", "preset: not allowed with --resume"),
     "resume with a new name": Case("train --resume good --new-name", "new_name: not allowed with --resume"),
-    "resume with another domain": Case("train --resume good --domain moon", "domain: is not an option"),
+    "resume with another domain": Case("train --resume good --domain moon", "domain: must be one of maze"),
     "resume of another experiment": Case("train --resume good --seed 9", "seed: 0 in the saved run", REFUSED),
     "resume with a wrong value": Case("train --resume good --updates x", "updates: expected a whole number"),
     "resume of nothing": Case("train --resume nowhere", "cannot read nowhere/config.json"),

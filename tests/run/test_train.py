@@ -9,20 +9,26 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from rich.console import Console
 
 from cenie import settings
 from cenie.run import cli
 from cenie.run import train as training
+from cenie.run.build import build
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
 from cenie.run.directory import RunDirectory, read_json, write_json
 from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.run.progress import Progress
+from cenie.run.records import read_levels, read_snapshot, snapshots_of
+from cenie.run.snapshot import stored_levels
+from cenie.teach.cycle import init
 from tests.tiny import tiny
 
-DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "summary.json")
+DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json")
 
 
 def run(config, path: Path, *, resume: bool = False) -> str:
@@ -37,12 +43,14 @@ def contents(path: Path) -> dict[str, bytes]:
     """The bytes that must not depend on interruptions: tables, summary and the arrays of the last state."""
     newest = max((path / "checkpoints").glob("step-*"))
     files = [path / name for name in DETERMINISTIC] + [newest / "arrays.safetensors"]
+    files += (path / "snapshots").iterdir()
     return {file.name: file.read_bytes() for file in files}
 
 
 def without_evaluations(path: Path) -> dict[str, bytes]:
     """As `contents`, for a run that was first made shorter: it evaluated once more, at its first end."""
-    return {name: content for name, content in contents(path).items() if name != "evaluations.csv"}
+    of_evaluations = ("evaluations.csv", "cycle-")
+    return {name: content for name, content in contents(path).items() if not name.startswith(of_evaluations)}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,53 @@ def test_evaluations_are_made_before_during_and_after_training(finished):
     assert updates[0] == 0
     assert updates[-1] == 6
     assert any(4 <= u < 6 for u in updates)
+
+
+def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluation(finished):
+    path, _ = finished
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    levels = read_levels(path / "levels.csv")
+    assert levels["cycle"].tolist() == [row["cycle"] for row in rows for _ in range(4)]
+    assert levels["level/walls"].reshape(-1, 4).mean(axis=1) == pytest.approx(
+        [r["level/walls"] for r in rows]
+    )
+    evaluated = {cycle for cycle, _ in EvaluationTable(path / "evaluations.csv").read()}
+    files = snapshots_of(path / "snapshots")
+    assert files.keys() == evaluated - {0}
+    config = tiny("plr-robust")
+    domain, setup = build(config)
+    loaded = load_newest(path / "checkpoints", init(setup, 0))
+    assert loaded is not None
+    snapshot = read_snapshot(files[loaded.step])
+    buffer, replay = snapshot.buffers[0], loaded.tree.teacher.replays[0].buffer
+    size = int(replay.size)
+    stored = stored_levels(buffer, domain.generator("random")(jax.random.key(0)))
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_array_equal(ours, theirs[:size]), stored, replay.levels
+    )
+    for name, theirs in (("id", replay.ids), ("parent", replay.parents), ("regret", replay.scores[:, 0])):
+        np.testing.assert_array_equal(buffer[name], theirs[:size])
+    assert buffer["probability"].sum() == pytest.approx(1, abs=1e-5)
+    assert buffer["probability"].max() == pytest.approx(rows[-1]["teacher/largest_probability"])
+    assert snapshot.points["values"].shape == (512, 8 + 3)
+    # The last chunk of cycles, of which some may not have been run.
+    assert set(snapshot.points["cycle"]) <= {loaded.step - 1, loaded.step}
+
+
+def test_records_can_be_switched_off_and_change_nothing(tmp_path):
+    """Training must not depend on what is written of it."""
+    off = {"run.recorded_cycles": 0, "run.recorded_evaluations": 0, "run.recorded_points": 0}
+    for name, more in (("with", {}), ("without", off)):
+        run(settings.replace(tiny("dr", updates=3), more), tmp_path / name)
+    ours, theirs = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("with", "without")
+    )
+    # The compiler may round a number of another program differently, such as the learning rate.
+    assert ours == [pytest.approx(row, rel=1e-5) for row in theirs]
+    assert read_snapshot(*snapshots_of(tmp_path / "with" / "snapshots").values()).buffers == ()
+    assert not (tmp_path / "without" / "levels.csv").exists()
+    assert not (tmp_path / "without" / "snapshots").exists()
 
 
 def test_all_runs_are_evaluated_on_the_same_episodes(tmp_path, monkeypatch):
@@ -250,9 +305,6 @@ def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
 
 
 def _state(config):
-    from cenie.run.build import build
-    from cenie.teach.cycle import init
-
     _, setup = build(config)
     return init(setup, config.seed)
 

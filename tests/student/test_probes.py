@@ -60,7 +60,12 @@ def train(
         def update(state: StudentState, key: PRNGKeyArray) -> tuple[StudentState, dict[str, Array]]:
             play_key, learn_key = jax.random.split(key)
             rollout = collect(
-                environment, state.network, levels, play_key, config.num_steps, advance=step_and_restart
+                environment,
+                state.network,
+                levels,
+                key=play_key,
+                num_steps=config.num_steps,
+                advance=step_and_restart,
             )
             return learn(config, state, rollout, learn_key)
 
@@ -89,7 +94,7 @@ def trained(kind: str, task: str) -> tuple[Decision, Decision]:
 def right(kind: str, decision: Decision, sign: float) -> np.ndarray:
     """How far each decision leans to the right action: its probability, or the sign of its mean."""
     if "gaussian" in kind:
-        return np.asarray(decision.policy.mode()[..., 0] * sign > 0.5, np.float32)
+        return np.asarray(decision.policy.mean[..., 0] * sign > 0.5, np.float32)
     p = np.asarray(jax.nn.softmax(decision.policy.logits))  # pyright: ignore
     return p[..., 1 if sign > 0 else 0]
 

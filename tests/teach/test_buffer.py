@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 from cenie.teach import buffer, identity
+from cenie.teach.buffer import Plays
 from cenie.teach.config import PriorityConfig, ReplayConfig
 from tests.teach.original_sampler import OriginalSampler
 from tests.teach.sampler_oracle import Sampler
@@ -35,11 +36,18 @@ def empty(capacity=4, names=("regret",)):
 def offer(state, numbers, scores, valid, mix, config):
     """Insert with the first score as return."""
     n = scores.shape[0]
-    facts = (jnp.arange(n, dtype=jnp.int32), jnp.full(n, 2, jnp.int32))
-    memory = {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)}
+    plays = Plays(scores, valid, {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)})
     levels = numbered(numbers)
-    batch = buffer.recognise(state, levels)
-    return buffer.insert(state, levels, batch, scores, valid, memory, *facts, mix, config)
+    return buffer.insert(
+        state,
+        levels,
+        buffer.recognise(state, levels),
+        plays=plays,
+        parents=jnp.arange(n, dtype=jnp.int32),
+        generations=jnp.full(n, 2, jnp.int32),
+        mix=mix,
+        config=config,
+    )
 
 
 insert = jax.jit(offer, static_argnums=5)
@@ -67,7 +75,7 @@ def sized(size, capacity=10):
 
 
 draw = jax.jit(buffer.sample, static_argnums=(2, 4))
-renew = jax.jit(buffer.update, static_argnums=5)
+renew = jax.jit(buffer.update, static_argnums=3)
 chances = jax.jit(buffer.probabilities, static_argnums=2)
 
 
@@ -78,10 +86,12 @@ def rescore(state, slots, scores, returns, valid=None, repeated="average"):
     valid = [True] * count if valid is None else list(valid)
     return renew(
         state,
-        buffer.drawn_from(jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32)),
-        jnp.asarray([*scores, *[0.0] * pad], jnp.float32)[:, None],
-        jnp.asarray([*valid, *[False] * pad]),
-        {"max_return": jnp.asarray([*returns, *[0.0] * pad], jnp.float32)},
+        buffer.recognise_slots(jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32)),
+        Plays(
+            jnp.asarray([*scores, *[0.0] * pad], jnp.float32)[:, None],
+            jnp.asarray([*valid, *[False] * pad]),
+            {"max_return": jnp.asarray([*returns, *[0.0] * pad], jnp.float32)},
+        ),
         repeated,
     )
 
@@ -127,19 +137,25 @@ def run_library(operations, mix, config):
     mix = jnp.asarray(mix)
 
     def one_step(state, op):
-        memory = {"max_return": op["returns"]}
+        plays = Plays(op["scores"], op["valid"], {"max_return": op["returns"]}, op["first_scores"])
 
         def replay(state):
             key = jax.random.key(op["seed"])
             slots, state = buffer.sample(state, key, BATCH, mix, config.priority)
-            batch = buffer.drawn_from(slots)
-            return buffer.update(state, batch, op["scores"], op["valid"], memory, config.repeated), slots
+            return buffer.update(state, buffer.recognise_slots(slots), plays, config.repeated), slots
 
         def offered(state):
-            levels, facts = numbered(op["number"]), (op["number"], op["number"] % 4)
-            batch = buffer.recognise(state, levels)
-            offers = (levels, batch, op["scores"], op["valid"], memory, *facts)
-            state, info = buffer.insert(state, *offers, mix, config, op["first_scores"])
+            levels = numbered(op["number"])
+            state, info = buffer.insert(
+                state,
+                levels,
+                buffer.recognise(state, levels),
+                plays=plays,
+                parents=op["number"],
+                generations=op["number"] % 4,
+                mix=mix,
+                config=config,
+            )
             return state, info.slots
 
         replayed = op["replay"] & (state.size > 0)
@@ -450,9 +466,17 @@ def test_memory_of_any_shape_follows_its_rule():
 
     @jax.jit
     def offered(state, levels, scores, memory):
-        facts = (jnp.ones(4, bool), memory, jnp.zeros(4, jnp.int32), jnp.zeros(4, jnp.int32))
-        batch = buffer.recognise(state, levels)
-        return buffer.insert(state, levels, batch, scores[:, None], *facts, SINGLE, config)[0]
+        zeros = jnp.zeros(4, jnp.int32)
+        return buffer.insert(
+            state,
+            levels,
+            buffer.recognise(state, levels),
+            plays=Plays(scores[:, None], jnp.ones(4, bool), memory),
+            parents=zeros,
+            generations=zeros,
+            mix=SINGLE,
+            config=config,
+        )[0]
 
     def memory(best, first):
         rows = jnp.asarray(first, jnp.float32)
@@ -466,10 +490,8 @@ def test_memory_of_any_shape_follows_its_rule():
     state = offered(state, jnp.array([8, 6, 5, 8]), scores, memory([0, 4, 9, 0.5], [5, 6, 7, 8]))
     assert dict(zip(state.levels.tolist(), state.memory["best"].tolist())) == {6: 4.0, 8: 1.0, 9: -np.inf}
     assert state.memory["seen"][state.levels.tolist().index(8)].tolist() == [8.0, -8.0]
-    drawn = buffer.drawn_from(jnp.array([1, 1, 2, 1]))
-    state = buffer.update(
-        state, drawn, scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4])
-    )
+    plays = Plays(scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4]))
+    state = buffer.update(state, buffer.recognise_slots(jnp.array([1, 1, 2, 1])), plays)
     assert state.memory["best"][1:].tolist() == [3.0, 1.0]
     assert state.memory["seen"][1:].tolist() == [[4.0, -4.0], [3.0, -3.0]]
 
@@ -542,14 +564,11 @@ def test_bug_dcd_preset_decides_entry_by_the_last_play():
             state,
             levels,
             buffer.recognise(state, levels),
-            scores,
-            jnp.ones(4, bool),
-            {"max_return": jnp.zeros(4)},
-            jnp.zeros(4, jnp.int32),
-            jnp.zeros(4, jnp.int32),
-            SINGLE,
-            config,
-            first,
+            plays=Plays(scores, jnp.ones(4, bool), {"max_return": jnp.zeros(4)}, first),
+            parents=jnp.zeros(4, jnp.int32),
+            generations=jnp.zeros(4, jnp.int32),
+            mix=SINGLE,
+            config=config,
         )
     )(state)
     assert np.asarray(info.inserted).tolist() == [True, False, False, False]

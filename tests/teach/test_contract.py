@@ -16,6 +16,7 @@ from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init
 from cenie.teach.methods import METHODS
+from cenie.teach.record import PointSample
 from tests.teach import golden
 from tests.teach.exchanges import exchanges, exchanges_in_conditions
 from tests.tiny import tiny
@@ -51,12 +52,16 @@ class Played:
         self.advance_many = compiled_cycles(self.setup, CYCLES)
         self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
         self.rows: list[dict[str, np.ndarray]] = []
+        self.levels: list[dict[str, np.ndarray]] = []
+        self.points: list[PointSample | None] = []
         self.compiled: list[int] = []
         for cycle in range(CYCLES):
             with count_compilations(functools.partial(self.compiled.append, cycle)):
-                state, _, metrics = self.advance(self.states[-1], updates=MANY_UPDATES)
+                state, _, metrics, record = self.advance(self.states[-1], updates=MANY_UPDATES)
             self.states.append(state)
             self.rows.append({name: np.asarray(values)[0] for name, values in metrics.items()})
+            self.levels.append({name: np.asarray(values)[0, 0] for name, values in record.levels.items()})
+            self.points.append(record.points)
 
     @property
     def kinds(self) -> list[int]:
@@ -133,7 +138,7 @@ def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
     compiled: list[int] = []
     placed = place(played.setup, restored)
     with count_compilations(lambda: compiled.append(1)):
-        state, _, _ = played.advance(placed, updates=MANY_UPDATES)
+        state, _, _, _ = played.advance(placed, updates=MANY_UPDATES)
     assert compiled == []
     assert digest(state) == digest(played.states[1])
 
@@ -166,7 +171,7 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 
 def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
     played = chunked
-    state, _, metrics = played.advance_many(played.states[0], updates=MANY_UPDATES)
+    state, _, metrics, _ = played.advance_many(played.states[0], updates=MANY_UPDATES)
     assert digest(state) == digest(played.states[-1])
     np.testing.assert_array_equal(metrics["solved"], [row["solved"] for row in played.rows])
 
@@ -174,14 +179,84 @@ def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
 def test_cycles_stop_at_the_number_of_updates(chunked: Played):
     played = chunked
     enough = 2
-    state, history, _ = played.advance_many(played.states[0], updates=jnp.asarray(enough))
+    state, history, _, _ = played.advance_many(played.states[0], updates=jnp.asarray(enough))
     reached = next(c for c in range(CYCLES + 1) if int(played.states[c].counters.updates) == enough)
     assert digest(state) == digest(played.states[reached])
     assert int(history.cycles[-1]) == reached
 
 
+def test_the_levels_of_a_cycle_are_recorded_one_by_one(played: Played):
+    """They add up to the metrics of the cycle, which are counted without them."""
+    columns = {"kind", "id", "parent", "generation", "episodes", "solved", "return", "length"}
+    columns |= {f"level/{name}" for name in ("walls", "manhattan", "path", "solvable")}
+    curriculum = played.setup.curriculum
+    columns |= set() if curriculum.replay is None else set(curriculum.columns)
+    for row, levels in zip(played.rows, played.levels, strict=True):
+        assert levels.keys() == columns
+        assert {column.shape for column in levels.values()} == {(4,)}
+        assert set(levels["kind"]) == {row["teacher/kind"]}
+        assert levels["episodes"].sum() == row["episodes"] > 0
+        for name in ("solved", "return", "length"):
+            total = np.nansum(levels[name] * levels["episodes"])
+            assert total / levels["episodes"].sum() == pytest.approx(row[name], rel=1e-5, abs=1e-6)
+        for name in (name for name in columns if name.startswith("level/")):
+            assert levels[name].mean() == pytest.approx(row[name], rel=1e-6)
+
+
+def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
+    if played.setup.curriculum.replay is None:
+        assert all((levels["id"] == -1).all() for levels in played.levels)
+        return
+    born: dict[int, tuple[int, int]] = {}
+    for cycle, levels in enumerate(played.levels):
+        replay = played.states[cycle + 1].teacher.replay
+        assert replay is not None
+        buffer = jax.device_get(replay.buffer)
+        stored = {int(id): slot for slot, id in enumerate(buffer.ids[: buffer.size])}
+        for id, parent, generation in zip(levels["id"], levels["parent"], levels["generation"], strict=True):
+            if id < 0:
+                assert played.kinds[cycle] != REPLAY
+                continue
+            # A level may also be edited into one that is stored already: the first play made the lineage.
+            born.setdefault(int(id), (int(parent), int(generation)))
+            assert born[int(id)] == (buffer.parents[stored[int(id)]], buffer.generations[stored[int(id)]])
+            assert (parent >= 0) == (generation > 0)
+        alone = {int(id) for id in levels["id"] if id >= 0 and (levels["id"] == id).sum() == 1}
+        for row, id in enumerate(levels["id"]):
+            if id in alone and np.isfinite(levels["regret"][row]):
+                assert levels["regret"][row] == buffer.scores[stored[int(id)], 0]
+    assert len(born) >= 4
+    assert all(parent < id for id, (parent, _) in born.items())
+
+
+def test_points_are_sampled_for_every_method_from_what_was_played(played: Played):
+    for cycle, points in enumerate(played.points):
+        assert points is not None
+        assert points.values.shape == (512, 8 + 3)
+        assert np.isfinite(np.asarray(points.values)).all()
+        assert set(np.asarray(points.cycle)) == {cycle + 1}
+        assert set(np.asarray(points.kind)) == {played.kinds[cycle]}
+        places = {*zip(np.asarray(points.level).tolist(), np.asarray(points.step).tolist(), strict=True)}
+        # Of 64 places each is missed once in 3,000 times.
+        assert places <= {(level, step) for level in range(4) for step in range(16)}
+        assert len(places) > 60
+        np.testing.assert_array_equal(np.asarray(points.values[:, 8:]).sum(axis=1), 1.0)
+
+
+def test_a_chunk_samples_all_its_cycles_alike(chunked: Played):
+    played = chunked
+    _, _, _, record = played.advance_many(played.states[0], updates=MANY_UPDATES)
+    for name, column in record.levels.items():
+        np.testing.assert_array_equal(column[:, 0], [levels[name] for levels in played.levels])
+    assert record.points is not None
+    shares = np.bincount(np.asarray(record.points.cycle), minlength=CYCLES + 1)[1:]
+    # 512 / 12 points of each; five standard deviations on either side.
+    assert shares.min() > 10
+    assert shares.max() < 76
+
+
 def test_another_seed_plays_other_levels(played: Played):
-    other, _, metrics = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
+    other, _, metrics, _ = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
     assert digest(other.teacher) != digest(played.states[1].teacher) or any(
         float(metrics[name][0]) != float(played.rows[0][name]) for name in ("level/walls", "level/manhattan")
     )

@@ -20,7 +20,7 @@ from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, WeightState
 from cenie.teach.cycle import init, play
-from cenie.teach.novelty import Met, most_novel
+from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
 from tests.tiny import tiny
 
@@ -38,7 +38,7 @@ def run(method, cycles=CYCLES, optimised=False, **overrides):
         lowered = advance.lower(states[0], updates=jnp.asarray(1000))
         advance = lowered.compile({"xla_backend_optimization_level": 3})
     for _ in range(cycles):
-        state, _, metrics = advance(states[-1], updates=jnp.asarray(1000))
+        state, _, metrics, _ = advance(states[-1], updates=jnp.asarray(1000))
         states.append(state)
         rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
     return setup, states, rows
@@ -163,8 +163,8 @@ def test_refits_are_made_only_when_due():
 
     @jax.jit
     def learn(state, points, enters, key):
-        met = Met(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
-        return novelty.learn(state, met, jnp.zeros(1, jnp.int32), enters, key)
+        experience = Experience(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)))
+        return novelty.learn(state, experience, slots=jnp.zeros(1, jnp.int32), enters=enters, key=key)
 
     refitted = []
     for number in range(9):
@@ -285,4 +285,4 @@ def test_a_curriculum_with_novelty_says_that_it_needs_points(cenie):
     played = play(setup, 0, states[0].student, assignment.batches[0].levels, key)
     without = eqx.tree_at(lambda p: p.points, played, None)
     with pytest.raises(ValueError, match="needs the points"):
-        teacher.tell(setup.curriculum, state, assignment, (without,), key)
+        teacher.tell(setup.curriculum, state, assignment, played=(without,), key=key)

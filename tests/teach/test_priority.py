@@ -1,5 +1,7 @@
 """Properties of the replay probabilities, and a NumPy oracle."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,14 @@ from cenie.teach.config import PriorityConfig
 C = 7
 MIX = jnp.array([0.6, 0.4])
 TRANSFORMS = ("rank", "power", "top-k", "softmax", "uniform")
-probabilities = jax.jit(priority.probabilities, static_argnums=5)
+
+
+@functools.partial(jax.jit, static_argnums=5)
+def probabilities(scores, mix, ids, staleness, mask, config):
+    return priority.probabilities(
+        scores=scores, mix=mix, ids=ids, staleness=staleness, mask=mask, config=config
+    )
+
 
 scores_2 = st.lists(
     st.lists(st.floats(-4, 4, width=32, allow_subnormal=False), min_size=2, max_size=2),
@@ -170,7 +179,7 @@ def test_ranks_are_sums_of_comparisons(ties, scores, ids):
     """What lets insertion shift ranks instead of sorting again."""
     config = PriorityConfig(ties=ties)
     s, i = jnp.asarray(scores, jnp.float32), jnp.asarray(ids)
-    sorted_ranks = priority.ranks(s, i, jnp.ones(C, bool), config)
-    over = priority.outranks(s[:, None], i[:, None], s[None, :], i[None, :], config)
+    sorted_ranks = priority.doubled_ranks(s, i, jnp.ones(C, bool), config)
+    over = priority.rank_shift(s[:, None], i[:, None], s[None, :], i[None, :], config)
     over = np.asarray(over) * (1 - np.eye(C, dtype=int))
     np.testing.assert_array_equal(sorted_ranks, 2 + over.sum(axis=0))

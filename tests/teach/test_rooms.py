@@ -28,7 +28,7 @@ def cycles(setup, count, seed=3):
     advance = compiled_cycles(setup, 1)
     states, rows = [place(setup, init(setup, seed))], []
     for _ in range(count):
-        state, _, metrics = advance(states[-1], updates=MANY_UPDATES)
+        state, _, metrics, _ = advance(states[-1], updates=MANY_UPDATES)
         states.append(state)
         rows.append({name: np.asarray(values)[0] for name, values in metrics.items()})
     return states, rows

@@ -64,7 +64,7 @@ def test_children_know_their_parents_and_generation():
     grown = 0
     for _ in range(20):
         before = state.teacher.replay
-        state, _, metrics = advance(state, updates=MANY_UPDATES)
+        state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None
@@ -89,7 +89,7 @@ def test_best_return_of_a_level_is_never_forgotten():
     replays = 0
     for _ in range(15):
         before = state.teacher.replay
-        state, _, metrics = advance(state, updates=MANY_UPDATES)
+        state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
         after = state.teacher.replay
         assert before is not None
         assert after is not None
@@ -130,7 +130,7 @@ def tell(method, state, kind, levels, reward, done, slots):
     batch = Batch(levels, slots, nothing - 1, nothing)
     assignment = Assignment(kind, kind == REPLAY, (batch,), ())
     played = Played(levels, rollout, Advantages(reward, reward, reward), episode_outcomes(rollout))
-    return teacher.tell(method, state, assignment, (played,), jax.random.key(0))
+    return teacher.tell(method, state, assignment, played=(played,), key=jax.random.key(0))
 
 
 def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):

@@ -1,9 +1,10 @@
-"""Novelty for a jaxued sampler: its dictionary of arrays goes in and comes out, jaxued is not imported.
+"""jaxued's environments as ours, and novelty for its sampler. jaxued is not imported.
 
-Keep the novelty of each level (`cenie.novelty.novelty`) beside its score, as `levels_extra["novelty"]`, by
-passing `level_extras={"novelty": ..., ...}` to the sampler's own `insert_batch` and `update_batch`; then draw
-the levels to replay with `sample_replay_levels` from here instead of the sampler's method. jaxued's rule for
-who leaves a full buffer still looks at the score alone.
+The sampler's dictionary of arrays goes in and comes out. Keep the novelty of each level
+(`cenie.novelty.novelty`) beside its score, as `levels_extra["novelty"]`, by passing
+`level_extras={"novelty": ..., ...}` to the sampler's own `insert_batch` and `update_batch`; then draw the
+levels to replay with `sample_replay_levels` from here instead of the sampler's method. jaxued's rule for who
+leaves a full buffer still looks at the score alone.
 """
 
 from collections.abc import Mapping
@@ -11,17 +12,66 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.teach import priority
+from cenie.bridges import environment as shared
+from cenie.bridges.environment import ForeignEnvironment, Solved, as_level
+from cenie.envs.base import Environment
+from cenie.teach import exact, priority
 from cenie.teach.config import PriorityConfig
+from cenie.types import EnvState, Level
 
 Sampler = Mapping[str, Any]
 """jaxued's sampler: `levels`, `scores`, `timestamps`, `size`, `episode_count` and `levels_extra`."""
 
 
+def from_jaxued(
+    environment: Any,
+    level: Level,
+    params: Any = None,
+    *,
+    observation_space: PyTree | None = None,
+    max_steps: int | None = None,
+    solved: Solved | None = None,
+) -> Environment:
+    """An `UnderspecifiedEnv` as an environment of ours, with the same levels.
+
+    `level` is any one of them, and `as_level` makes arrays of its numbers. `params` are fixed, by default
+    the environment's own. An `UnderspecifiedEnv` need not say what it shows: without an `observation_space`,
+    bounds are those it declares, or else all that the types can hold. `max_steps` is needed only if `params`
+    have no `max_steps_in_episode`; if they have, episodes that only ran out of time are truncated. What it
+    means to solve an episode is for `solved` to say.
+    """
+    if type(environment).__module__.startswith("jaxued.wrappers"):
+        raise ValueError(
+            f"{type(environment).__name__} restarts episodes by itself: give the environment inside"
+        )
+    # Not made arrays: a fixed parameter may be used as a Python number.
+    fixed = environment.default_params if params is None else params
+
+    def begin(key: PRNGKeyArray, level: Level) -> tuple[Any, Any]:
+        return environment.reset_env_to_level(key, level, fixed)
+
+    def advance(key: PRNGKeyArray, level: Level, state: EnvState, action: Array) -> tuple[Any, ...]:
+        return shared.step_with_one_flag(environment, key, state, action, fixed)
+
+    if observation_space is None:
+        declares = hasattr(environment, "observation_space")
+        declared = environment.observation_space(fixed) if declares else None
+        observation, _ = jax.eval_shape(begin, jax.random.key(0), as_level(level))
+        observation_space = shared.observation_spaces(observation, declared)
+    return ForeignEnvironment(
+        begin=begin,
+        advance=advance,
+        solved=solved,
+        max_steps=shared.longest_episode(max_steps, [fixed]),
+        observation_space=observation_space,
+        action_space=shared.action_space(environment.action_space(fixed)),
+    )
+
+
 def level_weights(sampler: Sampler, alpha: float, config: PriorityConfig) -> Float[Array, " c"]:
-    """The chance of each level to be drawn: novelty with weight `alpha`, the score with the rest (Eq. 5)."""
+    """The probability of each level: novelty with weight `alpha`, the score with the rest (Eq. 5)."""
     capacity = sampler["scores"].shape[0]
     index = jnp.arange(capacity)
     mask = index < sampler["size"]
@@ -30,7 +80,9 @@ def level_weights(sampler: Sampler, alpha: float, config: PriorityConfig) -> Flo
     columns = jnp.where(mask[:, None], columns, 0.0).astype(jnp.float32)
     staleness = (sampler["episode_count"] - sampler["timestamps"]).astype(jnp.int32)
     mix = jnp.array([1.0 - alpha, alpha], jnp.float32)
-    return priority.probabilities(columns, mix, index, staleness, mask, config)
+    return priority.probabilities(
+        scores=columns, mix=mix, ids=index, staleness=staleness, mask=mask, config=config
+    )
 
 
 def sample_replay_levels(
@@ -38,14 +90,14 @@ def sample_replay_levels(
 ) -> tuple[dict[str, Any], tuple[Int[Array, " n"], Any]]:
     """Draw `num` levels one by one; returns what the sampler's method of this name does. Consumes the key."""
 
-    def draw(clock: tuple[Array, Array], key: PRNGKeyArray) -> tuple[tuple[Array, Array], Array]:
+    def sample_one(clock: tuple[Array, Array], key: PRNGKeyArray) -> tuple[tuple[Array, Array], Array]:
         timestamps, episodes = clock
         now = {**sampler, "timestamps": timestamps, "episode_count": episodes}
-        index = priority.drawn(level_weights(now, alpha, config), jax.random.uniform(key))
+        index = exact.sample_index(level_weights(now, alpha, config), jax.random.uniform(key))
         return (timestamps.at[index].set(episodes + 1), episodes + 1), index
 
     clock = sampler["timestamps"], jnp.asarray(sampler["episode_count"])
-    (timestamps, episodes), indices = jax.lax.scan(draw, clock, jax.random.split(key, num))
+    (timestamps, episodes), indices = jax.lax.scan(sample_one, clock, jax.random.split(key, num))
     levels = jax.tree.map(lambda leaf: leaf[indices], sampler["levels"])
     return {**sampler, "timestamps": timestamps, "episode_count": episodes}, (indices, levels)
 

@@ -25,14 +25,14 @@ from cenie.run.compilation import kept_programs
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
-from cenie.teach import buffer as buffers
 from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS
 from cenie.teach.methods import Teacher as TeacherSettings
-from cenie.teach.novelty import Met
+from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
+from cenie.teach.stored import stored_levels
 from cenie.types import Rollout
 
 PerStep = np.ndarray | Sequence[Any]
@@ -43,7 +43,7 @@ Layout = Literal["levels-first", "time-first"]
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
-_LEAST_STEPS = 1024
+_MIN_STEPS = 1024
 """Rows are filled up to this, so that most loops compile for one length only."""
 
 _LARGEST_SEED = 2**32 - 1
@@ -61,11 +61,11 @@ class Task:
 
 @dataclass(frozen=True)
 class StoredLevel:
-    """A level of the buffer: its scores by name, its chance to be drawn next, and its lineage."""
+    """A level of the buffer: its scores by name, its probability of being replayed next, and its lineage."""
 
     level: Any
     scores: dict[str, float]
-    chance: float
+    probability: float
     id: int
     parent: int
     generation: int
@@ -128,7 +128,7 @@ class Teacher:
                 f"features: {method} measures novelty and needs the number of features of a step"
             )
         self._num_levels, self._seed, self._told = num_levels, seed, 0
-        self._steps = _LEAST_STEPS
+        self._steps = _MIN_STEPS
         self._compiled: set[str] = set()
         self._watch = Watch(self._curriculum.replay, _REMEDY)
         self._points_shape = (points_per_level, features or 0)
@@ -153,11 +153,11 @@ class Teacher:
                 assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
             (batch,) = assignment.batches
-            made = self._levels(kind, np.asarray(batch.levels))
-            rows = np.stack([self._codec.encode(level) for level in made])
+            foreign = self._levels(kind, np.asarray(batch.levels))
+            rows = np.stack([self._codec.encode(level) for level in foreign])
             # Decoded, so that new levels have the same types as replayed ones.
             levels = [self._codec.decode(row) for row in rows]
-            task = Task(_KINDS[kind], bool(assignment.learn), levels)  # pyright: ignore[reportArgumentType]
+            task = Task(_KINDS[kind], bool(assignment.students_learn), levels)  # pyright: ignore[reportArgumentType]
             batch = dataclasses.replace(batch, levels=jnp.asarray(rows))
             self._pending = task, dataclasses.replace(assignment, batches=(batch,)), state
         return self._pending[0]
@@ -219,7 +219,7 @@ class Teacher:
             {
                 name: _rows(name, values, self._num_levels, layout)
                 for name, values in given.items()
-                if values is not None or name in _ALWAYS
+                if values is not None or name in _REQUIRED
             }
         )
         replay = self._curriculum.replay
@@ -234,11 +234,17 @@ class Teacher:
         metrics: dict[str, Array] = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                met = None if points is None else Met(assignment.batches[0].levels, points)
-                known = _recall(self._curriculum, state, assignment, met)
+                experience = None if points is None else Experience(assignment.batches[0].levels, points)
+                known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics = _absorb(
-                    self._curriculum, state, assignment, known, verdicts, self._key(1), met
+                state, metrics, _ = _absorb(
+                    self._curriculum,
+                    state,
+                    assignment,
+                    known=known,
+                    verdicts=verdicts,
+                    key=self._key(1),
+                    experience=experience,
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in jax.device_get(metrics).items()}
@@ -250,23 +256,19 @@ class Teacher:
 
     def stored(self) -> list[StoredLevel]:
         """The levels of the buffer, the likeliest to be replayed first."""
-        replay, state = self._curriculum.replay, self._state.replay
-        if replay is None or state is None:
+        stored = stored_levels(self._curriculum, self._state)
+        if stored is None:
             return []
-        buffer = state.buffer
-        mix = teacher.current_mix(self._curriculum, self._state)
-        chances = np.asarray(buffers.probabilities(buffer, mix, replay.config.priority))
-        host = jax.device_get(buffer)
         return [
             StoredLevel(
-                level=self._codec.decode(host.levels[slot]),
-                scores=dict(zip(buffer.columns, host.scores[slot].tolist())),
-                chance=chances[slot].item(),
-                id=host.ids[slot].item(),
-                parent=host.parents[slot].item(),
-                generation=host.generations[slot].item(),
+                level=self._codec.decode(stored.levels[place]),
+                scores={name: column[place].item() for name, column in stored.scores.items()},
+                probability=stored.probabilities[place].item(),
+                id=stored.ids[place].item(),
+                parent=stored.parents[place].item(),
+                generation=stored.generations[place].item(),
             )
-            for slot in np.argsort(-chances[: int(host.size)], kind="stable")
+            for place in range(len(stored))
         ]
 
     def save(self, directory: str | Path) -> Path:
@@ -288,7 +290,7 @@ class Teacher:
         if different:
             raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
-        self._steps = int(loaded.facts.get("steps", _LEAST_STEPS))
+        self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
@@ -308,8 +310,8 @@ class Teacher:
         self._compiled.add(what)
         return kept_programs()
 
-    def _key(self, use: int) -> PRNGKeyArray:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), use)
+    def _key(self, purpose: int) -> PRNGKeyArray:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), purpose)
 
 
 @dataclass(frozen=True)
@@ -386,8 +388,8 @@ class _Arguments:
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if is_whole and smallest <= value and (largest is None or value <= largest):
             return int(value)
-        most = "" if largest is None else f" and at most {largest}"
-        self._wrong(name, f"must be a whole number of at least {smallest}{most}", value)
+        limit = "" if largest is None else f" and at most {largest}"
+        self._wrong(name, f"must be a whole number of at least {smallest}{limit}", value)
         return smallest
 
     def share(self, name: str, value: Any) -> float:
@@ -420,7 +422,7 @@ _REMEDY = (
     "settings={'replay.unfinished': 'score'} to score what was played of an episode"
 )
 _FLAGS = {"terminated", "truncated", "solved"}
-_ALWAYS = {"reward", "value", "terminated", "truncated"}
+_REQUIRED = {"reward", "value", "terminated", "truncated"}
 
 
 def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> list[np.ndarray]:
@@ -428,8 +430,8 @@ def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> lis
     if isinstance(values, list | tuple) and layout != "time-first":
         rows = [_array(f"{name}[{index}]", row) for index, row in enumerate(values)]
         if len(rows) != num_levels:
-            turned = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
-            raise ValueError(_wrong_levels(name, num_levels, len(rows), turned))
+            transposed = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
+            raise ValueError(_wrong_levels(name, num_levels, len(rows), transposed))
         return rows
     array = _array(name, values)
     if array.ndim < 2:
@@ -452,8 +454,8 @@ def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> lis
     return list(array)
 
 
-def _wrong_levels(name: str, num_levels: int, found: int, turned: bool) -> str:
-    hint = "; it looks time-first: pass layout='time-first'" if turned else ""
+def _wrong_levels(name: str, num_levels: int, found: int, transposed: bool) -> str:
+    hint = "; it looks time-first: pass layout='time-first'" if transposed else ""
     return f"{name}: expected one row for each of the {num_levels} levels, got {found}{hint}"
 
 
@@ -481,8 +483,8 @@ def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.
 def _with_ends(terminated: Sequence[np.ndarray], truncated: Sequence[np.ndarray]) -> list[np.ndarray]:
     """`truncated` with an end at the last step of every row that has none, so that it is scored."""
     last = [np.arange(len(row)) == len(row) - 1 for row in truncated]
-    unfinished = [not (one | other).any() for one, other in zip(terminated, truncated)]
-    return [row | (end & cut) for row, end, cut in zip(truncated, last, unfinished)]
+    unfinished = [not (end | cut).any() for end, cut in zip(terminated, truncated)]
+    return [row | (is_last & cut) for row, is_last, cut in zip(truncated, last, unfinished)]
 
 
 def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import equinox as eqx
@@ -157,33 +157,64 @@ class Renderer:
     episode: Callable[[Level, EnvState], UInt8[np.ndarray, "time height width 3"]]
 
 
-@dataclass(frozen=True)
+def cannot_edit(key: PRNGKeyArray, level: Level) -> Level:
+    """The edit of a domain that has none."""
+    raise ValueError("this domain has no edit: methods that edit levels cannot be used with it")
+
+
+def no_statistics(level: Level) -> dict[str, Array]:
+    """The statistics of a domain that has none."""
+    return {}
+
+
+def stack_equal(levels: Sequence[Level]) -> Level:
+    """Levels of equal shapes along a new leading axis."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *levels)
+
+
+@dataclass(frozen=True, eq=False)
 class Domain:
-    """Everything the teacher and the evaluator need to know of a domain."""
+    """Everything the teacher and the evaluator need to know of a domain.
+
+    The first four parts are needed; what else is left out cannot be used (edits, by the methods that edit).
+    """
 
     name: str
     environment: Environment
     generators: Mapping[str, Callable[[PRNGKeyArray], Level]]
     """Named level generators; each draws one level from a key."""
-    roles: Mapping[str, str]
-    """Names of generators by what they are for: `random` levels, and `simple` ones to begin with."""
-    edit: Callable[[PRNGKeyArray, Level], Level]
-    """A small random change of a level that keeps it valid."""
-    statistics: Callable[[Level], dict[str, Array]]
-    """Scalars that describe a level, for the logs."""
     suites: Mapping[str, Callable[[], Suite]]
     """Named held-out suites, built on demand."""
-    stack: Callable[[Sequence[Level]], Level]
-    """Stack levels of any sizes along a new leading axis, padding to a common shape."""
-    to_json: Callable[[Level], Any]
-    from_json: Callable[[Any], Level]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Names of generators by what they are for: `random` levels, and `simple` ones to begin with. A role that
+    is not given is that of the first generator."""
+    edit: Callable[[PRNGKeyArray, Level], Level] = cannot_edit
+    """A small random change of a level that keeps it valid."""
+    statistics: Callable[[Level], dict[str, Array]] = no_statistics
+    """Scalars that describe a level, for the logs."""
+    stack: Callable[[Sequence[Level]], Level] = stack_equal
+    """Stack levels along a new leading axis; where sizes differ, padding them to a common shape."""
+    to_json: Callable[[Level], Any] | None = None
+    from_json: Callable[[Any], Level] | None = None
     """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Named sets of settings by their dotted paths, for domains outside of the library; the first is the
+    usual one. A domain without any gets one that fits every domain."""
+    summary: str = ""
+    """The domain in a line, for the list of domains."""
     design: Callable[[str], Design] | None = None
     """The design environment that can take the place of the generator of a name, if the domain has any."""
     parameters: ParameterSpace | None = None
     """Levels as points of a box, if they can be written so."""
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
+
+    def __post_init__(self) -> None:
+        first = next(iter(self.generators), "")
+        object.__setattr__(self, "roles", {"random": first, "simple": first, **self.roles})
+        unknown = [name for name in self.roles.values() if name not in self.generators]
+        if unknown and self.generators:
+            raise ValueError(f"roles of {self.name!r} name unknown generators: {', '.join(unknown)}")
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""

@@ -33,7 +33,7 @@ class _Play(eqx.Module):
     """What was seen in `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
 
     `outside` and `infinite` tell for each leaf of the observation whether a value left its space or was
-    not finite. `print` sums up observation, state, reward and flags, to compare whole episodes.
+    not finite. `fingerprint` sums up observation, state, reward and flags, to compare whole episodes.
     """
 
     running: Bool[Array, "*batch"]
@@ -43,7 +43,7 @@ class _Play(eqx.Module):
     bad_reward: Bool[Array, "*batch"]
     outside: Bool[Array, "*batch leaves"]
     infinite: Bool[Array, "*batch leaves"]
-    print: Float[Array, "*batch parts"]
+    fingerprint: Float[Array, "*batch parts"]
 
 
 def check_environment(
@@ -54,6 +54,7 @@ def check_environment(
     With a second, different level the check also finds environments that ignore the level. Consumes the key.
     """
     problems = list(_declared(environment, level, other_level))
+    problems = problems or list(_fixed(environment))
     problems = problems or list(_shapes(environment, level, key))
     problems = problems or list(_purity(environment, level, key))
     if problems:
@@ -85,10 +86,17 @@ def _declared(environment: Environment, level: Level, other_level: Level | None)
         yield f"max_steps must be a whole number of at least 1, got {environment.max_steps}"
     if not jax.tree.leaves(level):
         yield "the level has no arrays, so that there is no level axis to play a batch along; add one"
-    loose = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
-    yield from loose
-    if other_level is not None and jax.tree.leaves(level) and not loose:
+    not_arrays = [*_not_arrays("the level", level), *_not_arrays("the second level", other_level)]
+    yield from not_arrays
+    if other_level is not None and jax.tree.leaves(level) and not not_arrays:
         yield from _compare("the second level", other_level, level)
+
+
+def _fixed(environment: Environment) -> Iterator[str]:
+    try:
+        hash(environment)
+    except TypeError as error:
+        yield f"it cannot be a part of a program ({error}): use tuples, not dicts or lists, in its fields"
 
 
 def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterator[str]:
@@ -99,11 +107,11 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         if not jax.tree.leaves(prepared):
             yield "prepare returns no arrays: return what reset and step need of the level"
             return
-        begun, raw = _traced(environment.reset, key, prepared)
+        shapes, raw = _traced(environment.reset, key, prepared)
         if not isinstance(raw, tuple | list) or len(raw) != 2:
             yield f"reset must return an observation and a state, got {type(raw).__name__}; return a pair"
             return
-        observation, state = begun
+        observation, state = shapes
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
         step, raw_step = _traced(environment.step, key, prepared, state, action)
         if not isinstance(step, Step):
@@ -123,7 +131,7 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         for name in _empty_parts(state):
             yield f"the state after reset{name} is None; give it the array that step will put there"
         return
-    loose = [
+    not_arrays = [
         *_not_arrays("the observation after reset", raw[0]),
         *_not_arrays("the state after reset", raw[1]),
         *_not_arrays("the observation after step", raw_step.observation),
@@ -134,8 +142,8 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
             for problem in _not_arrays(name, getattr(raw_step, name), _SCALARS[name])
         ),
     ]
-    if loose:
-        yield from loose
+    if not_arrays:
+        yield from not_arrays
         return
     yield from _compare("the observation after reset", observation, environment.observation_space)
     yield from _compare("the observation after step", step.observation, environment.observation_space)
@@ -248,16 +256,16 @@ def _play(environment: Environment, level: Level, key: PRNGKeyArray) -> _Play:
             state, running = carry
             action_key, step_key = jax.random.split(key)
             action = _sample(environment.action_space, action_key)
-            made = environment.step(step_key, prepared, state, action)
-            seen = _look(environment, made, running)
-            return (made.state, running & ~made.terminated & ~made.truncated), seen
+            result = environment.step(step_key, prepared, state, action)
+            row = _look(environment, result, running)
+            return (result.state, running & ~result.terminated & ~result.truncated), row
 
         first = Step(observation, state, jnp.float32(0.0), *(jnp.zeros((), bool),) * 3)
         at_reset = _look(environment, first, jnp.ones((), bool))
-        _, seen = jax.lax.scan(step, (state, jnp.ones((), bool)), jax.random.split(key, steps))
+        _, rows = jax.lax.scan(step, (state, jnp.ones((), bool)), jax.random.split(key, steps))
         # The flags of the first observation are not known; its values count with the first step.
-        joined = jax.tree.map(lambda a, b: b.at[0].set(a | b[0]) if b.dtype == bool else b, at_reset, seen)
-        return eqx.tree_at(lambda play: play.running, joined, seen.running)
+        joined = jax.tree.map(lambda a, b: b.at[0].set(a | b[0]) if b.dtype == bool else b, at_reset, rows)
+        return eqx.tree_at(lambda play: play.running, joined, rows.running)
 
     return jax.vmap(episode)(jax.random.split(key, EPISODES))
 
@@ -277,7 +285,7 @@ def _look(environment: Environment, step: Step, running: Bool[Array, ""]) -> _Pl
         "bad_reward": ~jnp.isfinite(step.reward),
         "outside": jnp.stack([~_inside(space, leaf) for space, leaf in zip(spaces, leaves)]),
         "infinite": jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves]),
-        "print": jnp.stack([_fingerprint(part) for part in parts]),
+        "fingerprint": jnp.stack([_fingerprint(part) for part in parts]),
     }
     masked = {name: jnp.where(running, value, jnp.zeros_like(value)) for name, value in row.items()}
     return _Play(**masked)
@@ -303,12 +311,12 @@ def _sample(space: Space, key: PRNGKeyArray) -> Array:
     return jax.random.uniform(key, space.shape, minval=low, maxval=high).astype(space.dtype)
 
 
-def _same(one: _Play, other: _Play) -> bool:
-    return bool(np.array_equal(one.print, other.print, equal_nan=True))
+def _same(first: _Play, second: _Play) -> bool:
+    return bool(np.array_equal(first.fingerprint, second.fingerprint, equal_nan=True))
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other))
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(np.array_equal(a, b) for a, b in zip(first, second))
 
 
 def _text(jaxpr: Any) -> str:

@@ -1,29 +1,67 @@
-"""The table of domains. Imports no JAX: the command line reads it before anything heavy is loaded."""
+"""The table of domains, and how others are found by `module:attribute`.
 
-from collections.abc import Mapping
+Imports no JAX: the command line reads it before anything heavy is loaded. A domain from elsewhere loads what
+its module loads.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.presets import PRESETS
+from cenie.settings import Problem, SettingsError, show
+from cenie.spaces import Space
 
 
 @dataclass(frozen=True)
-class DomainEntry:
-    """A row of the table; `factory` is `module:function` and turns the settings into a `Domain`.
+class Measures:
+    """What networks and memory depend on.
 
-    `settings` is a type with the properties `level_bytes`, `observation_bytes`, `observation_parts` (the
-    spaces an observation is made of) and `action_space`. `roles` are names of generators by what they are
-    for, and `presets` named sets of settings by their dotted paths.
+    `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level
+    and one stored observation take, at least.
+    """
+
+    observation_parts: tuple[Space, ...]
+    action_space: Space
+    level_bytes: int
+    observation_bytes: int
+
+
+def measures_of_settings(settings: Any) -> Measures:
+    """As the settings of a domain say themselves, in properties of these names."""
+    return Measures(
+        settings.observation_parts, settings.action_space, settings.level_bytes, settings.observation_bytes
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DomainEntry:
+    """A row of the table; `factory`, a function or its `module:function`, turns the settings into a `Domain`.
+
+    `settings` is a frozen dataclass, and `measure` tells what they come to; by default its instances have the
+    properties of `Measures` themselves. `roles` are names of generators by what they are for, and `presets`
+    named sets of settings by their dotted paths, the first of which is the usual one. `edits` says whether
+    levels can be edited.
     """
 
     summary: str
     settings: type
-    factory: str
+    factory: str | Callable[[Any], Any]
     generators: tuple[str, ...]
     roles: Mapping[str, str]
     suites: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
+    edits: bool = True
+    measure: Callable[[Any], Measures] = measures_of_settings
+
+    def build(self, settings: Any) -> Any:
+        """The `Domain` with these settings."""
+        if not isinstance(self.factory, str):
+            return self.factory(settings)
+        module, function = self.factory.split(":")
+        return getattr(importlib.import_module(module), function)(settings)
 
 
 DOMAINS = {
@@ -37,3 +75,23 @@ DOMAINS = {
         presets=PRESETS,
     ),
 }
+
+
+def is_reference(name: Any) -> bool:
+    """Whether this is the name of a domain outside of the library, `module:attribute`."""
+    return isinstance(name, str) and ":" in name
+
+
+def find_domain(name: Any) -> DomainEntry:
+    """The domain of a name in the table, or of `module:attribute`, whose module is then imported.
+
+    Raises `SettingsError` with the reason if there is none.
+    """
+    if is_reference(name):
+        from cenie.envs.foreign import load  # loads JAX, as will the module
+
+        return load(name)
+    if not isinstance(name, str) or name not in DOMAINS:
+        known = f"must be one of {', '.join(DOMAINS)}, got {show(name)}"
+        raise SettingsError([Problem("domain", f"{known} (one of your own is named module:attribute)")])
+    return DOMAINS[name]

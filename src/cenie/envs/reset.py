@@ -33,20 +33,20 @@ def step_and_restart(
     """
     step_key, reset_key = jax.random.split(key)
     count = jax.tree.leaves(levels)[0].shape[0]
-    made = jax.vmap(environment.step)(jax.random.split(step_key, count), levels, states, actions)
-    first, begun = batched_reset(environment, reset_key, levels)
-    done = made.terminated | made.truncated
+    result = jax.vmap(environment.step)(jax.random.split(step_key, count), levels, states, actions)
+    first_observation, first_state = batched_reset(environment, reset_key, levels)
+    done = result.terminated | result.truncated
 
     def choose(new: PyTree, old: PyTree) -> PyTree:
         return jax.tree.map(lambda a, b: jnp.where(_like(done, b), a, b), new, old)
 
-    state = choose(begun, made.state)
+    state = choose(first_state, result.state)
     if isinstance(environment, ObservingEnvironment):
         observation = jax.vmap(environment.observe)(levels, state)
     else:
-        observation = choose(first, made.observation)
-    step = Step(observation, state, made.reward, made.terminated, made.truncated, made.solved)
-    return step, made.observation
+        observation = choose(first_observation, result.observation)
+    step = Step(observation, state, result.reward, result.terminated, result.truncated, result.solved)
+    return step, result.observation
 
 
 def step_only(
@@ -58,8 +58,8 @@ def step_only(
     which is how a design environment hands over the level that was made in it.
     """
     count = jax.tree.leaves(levels)[0].shape[0]
-    made = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
-    return made, made.observation
+    result = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
+    return result, result.observation
 
 
 def _like(flags: Bool[Array, " n"], array: Array) -> Bool[Array, "n ..."]:

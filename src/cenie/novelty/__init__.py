@@ -1,54 +1,14 @@
 """Coverage and novelty (CENIE). Stands alone: needs JAX and NumPy, and of the library only `cenie.devices`.
 
-The names below are loaded when they are first used; the settings load without JAX.
+What is public stands in `cenie/novelty/public.py`, which is loaded when one of its names is first used; the
+settings (`cenie.novelty.config`) load without JAX.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cenie.lazy import front_door
 
 if TYPE_CHECKING:
-    from cenie.novelty.config import CoverageConfig
-    from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push
-    from cenie.novelty.estimator import Coverage, FitError, NotFittedError
-    from cenie.novelty.interface import CoverageModel
-    from cenie.novelty.silhouette import silhouettes
-
-__all__ = [
-    "Coverage",
-    "CoverageConfig",
-    "CoverageModel",
-    "CoverageState",
-    "FitError",
-    "NotFittedError",
-    "fit",
-    "init",
-    "log_density",
-    "novelty",
-    "push",
-    "silhouettes",
-]
-
-_HOME = {
-    "Coverage": "cenie.novelty.estimator",
-    "CoverageConfig": "cenie.novelty.config",
-    "CoverageModel": "cenie.novelty.interface",
-    "CoverageState": "cenie.novelty.coverage",
-    "FitError": "cenie.novelty.estimator",
-    "NotFittedError": "cenie.novelty.estimator",
-    "fit": "cenie.novelty.coverage",
-    "init": "cenie.novelty.coverage",
-    "log_density": "cenie.novelty.coverage",
-    "novelty": "cenie.novelty.coverage",
-    "push": "cenie.novelty.coverage",
-    "silhouettes": "cenie.novelty.silhouette",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'cenie.novelty' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    from cenie.novelty.public import *
+else:
+    __getattr__, __dir__ = front_door(__name__)

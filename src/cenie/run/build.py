@@ -1,35 +1,116 @@
-"""From a config to the parts it names."""
+"""From a config, and what is passed from Python, to the parts of a run."""
 
+import dataclasses
 import functools
-import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import jax
+from jaxtyping import PRNGKeyArray, PyTree
 
 from cenie import devices
 from cenie.envs.base import Domain
-from cenie.envs.domains import DOMAINS
 from cenie.run.config import Config
+from cenie.settings import Problem, SettingsError, show
+from cenie.spaces import Space
+from cenie.student.networks import Network
+from cenie.teach.curriculum import Curriculum
 from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
+from cenie.teach.methods import OWN, OwnTeacher
+from cenie.teach.novelty import Novelty
 from cenie.teach.recipes import curriculum
+from cenie.teach.record import Record
+from cenie.teach.scores import Score
+from cenie.teach.source import Source
 
 
-def build(config: Config) -> tuple[Domain, Setup]:
-    """The domain and the fixed parts of the training cycle."""
-    module, function = DOMAINS[config.domain].factory.split(":")
-    domain = getattr(importlib.import_module(module), function)(config.env)
-    teacher = curriculum(domain, config.teacher)
+@dataclass(frozen=True)
+class Parts:
+    """What a run takes from Python in the place of what its settings name; None leaves that as it is.
+
+    `source`, `score` and `novelty` change the curriculum of the config's method. `curriculum` replaces it
+    altogether; the method is then "own". `network(observation_space, action_space, key)` makes the network of
+    a student.
+    """
+
+    source: Source | None = None
+    score: Score | None = None
+    novelty: Novelty | None = None
+    curriculum: Curriculum | None = None
+    network: Callable[[PyTree[Space], Space, PRNGKeyArray], Network] | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(name, f"must be a cenie.{kind.__name__}, got {show(getattr(self, name))}")
+            for name, kind in _KINDS.items()
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kind)
+        ]
+        if self.network is not None and not callable(self.network):
+            problems.append(Problem("network", "must be a function of two spaces and a key"))
+        changes = [name for name in ("source", "score", "novelty") if getattr(self, name) is not None]
+        if self.curriculum is not None and changes:
+            problems.append(Problem("curriculum", f"has its own {', '.join(changes)}: pass either"))
+        if problems:
+            raise SettingsError(problems)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What was passed, in words, for the files of a run."""
+        given = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return tuple(f"{part} {_name(value)}" for part, value in given if value is not None)
+
+
+_KINDS: dict[str, Any] = {"source": Source, "score": Score, "novelty": Novelty, "curriculum": Curriculum}
+
+
+def _name(value: Any) -> str:
+    own = value.name if isinstance(value, Score) else getattr(value, "__name__", None)
+    return own if isinstance(own, str) else type(value).__name__
+
+
+def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
+    """The domain and the fixed parts of the training cycle. Raises `SettingsError` if `parts` do not fit."""
+    parts = parts or Parts()
+    domain = config.entry.build(config.env)
+    teacher = _curriculum(config, domain, parts)
     setup = Setup(
         environment=domain.environment,
         statistics=domain.statistics,
         students=(config.student,) * teacher.students,
         curriculum=teacher,
         mesh=devices.level_mesh(config.devices_of(jax.device_count())),
+        network=parts.network,
+        recorded_points=config.run.recorded_points,
     )
     return domain, setup
 
 
-def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics]]:
+def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
+    own, batch = parts.curriculum, config.student.num_levels
+    if isinstance(config.teacher, OwnTeacher):
+        if own is None:
+            raise SettingsError([Problem("curriculum", f"is needed for the method {show(OWN)}")])
+        if own.replay is not None and own.replay.config.capacity < batch:
+            raise SettingsError(
+                [Problem("curriculum", f"needs room for student.num_levels ({batch}) levels")]
+            )
+        return own
+    if own is not None:
+        message = f"must be {show(OWN)} with a curriculum of your own, got {show(config.method)}"
+        raise SettingsError([Problem("method", message)])
+    made = curriculum(domain, config.teacher)
+    for name in ("score", "novelty"):
+        if made.replay is None and getattr(parts, name) is not None:
+            raise SettingsError([Problem(name, f"is of no use to {config.method}, which replays no levels")])
+    if made.replay is not None and parts.score is not None:
+        made = dataclasses.replace(made, replay=dataclasses.replace(made.replay, score=parts.score))
+    return dataclasses.replace(
+        made, source=parts.source or made.source, novelty=parts.novelty or made.novelty
+    )
+
+
+def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics, Record]]:
     """`cycles` of this setup as a compiled function of a state and the number of updates.
 
     What it returns is placed as `place` does it: left to itself the compiler may choose another placement,

@@ -1,7 +1,6 @@
 """The command line. Loads JAX only after the arguments and the config have been found good."""
 
 import json
-import math
 import os
 import shlex
 import sys
@@ -9,26 +8,26 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
 from cenie.run.config import (
     MAY_CHANGE_ON_RESUME,
     Config,
     EvaluationRequest,
-    check_names,
     config_type,
+    find_both,
     load_config,
 )
 from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
-from cenie.run.devices import prepare_devices
+from cenie.run.devices import core_count, prepare_devices, show_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.durable import WriteError
-from cenie.run.memory import evaluation_needs, memory_problems, training_needs
+from cenie.run.memory import evaluation_needs, memory_problems
 from cenie.run.metrics import check_format
 from cenie.run.output import printable
-from cenie.run.presets import preset
-from cenie.run.sinks import missing_sinks
+from cenie.run.presets import default_preset, preset
+from cenie.run.start import levels_before_replay, start_problems
 from cenie.settings import Problem, SettingsError, show
-from cenie.teach.methods import METHODS, ReplayTeacher
+from cenie.teach.methods import METHODS, OWN
 
 OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
 
@@ -43,7 +42,10 @@ cenie: Unsupervised Environment Design in JAX
   cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
   cenie methods                             the methods that can be trained
-  cenie domains                             the domains, their generators and suites
+  cenie domains [DOMAIN]                    the domains, their generators, suites and presets
+
+DOMAIN is one of those below, or package.module:attribute of your own (docs/own-environment.md); to go on
+with, or evaluate, a run of your own domain, name it again: --domain package.module:attribute
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
@@ -58,7 +60,12 @@ with --checkpoints N: with the last N students, and prints the mean of their sco
 """
 
 _SWITCHES = ("new_name",)
-_WITH_VALUE = {"out": "a directory", "resume": "a directory", "preset": "a name"}
+_WITH_VALUE = {
+    "out": "a directory",
+    "resume": "a directory",
+    "preset": "a name",
+    "domain": "package.module:attribute",
+}
 
 
 def main() -> None:
@@ -104,11 +111,13 @@ def _train(arguments: list[str]) -> int:
     if len(names) != 2:
         raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
     domain, method = names
-    name = options.pop("preset", "quick")
+    _let_import(domain)
+    name = options.pop("preset", None)
     out = _directory(options, "out")
     new_name = options.pop("new_name", None) is not None
     config = preset(domain, method, name, typed(domain, method, options))
-    path = out or Path("runs") / f"{domain}-{method}-{name}-seed{config.seed}"
+    title = f"{domain.replace(':', '-')}-{method}-{config.preset}-seed{config.seed}"
+    path = out or Path("runs") / title
     if new_name:
         path = free_name(path)
     elif os.path.lexists(RunDirectory(path).config):
@@ -139,13 +148,14 @@ def _occupied(path: Path) -> str:
 def _resume(names: list[str], options: dict[str, str]) -> int:
     path = _directory(options, "resume") or Path()
     decay = _decay(options.pop("decay", None))
+    domain = options.pop("domain", None)
     barred = ("preset", "out", *_SWITCHES)
     unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
     unwanted += [Problem(name, "the directory says what to train") for name in names]
     if unwanted:
         raise SettingsError(unwanted)
-    saved = load_config(RunDirectory(path).config)
-    config = settings.replace(saved, typed(saved.domain, saved.method, options))
+    saved = _load_config(path, domain)
+    config = settings.replace(saved, typed(saved.domain, saved.method, options, saved.entry))
     changed = differing_settings(settings.to_data(saved), settings.to_data(config), MAY_CHANGE_ON_RESUME)
     if changed:
         allowed = ", ".join(MAY_CHANGE_ON_RESUME)
@@ -172,12 +182,39 @@ def _decay(text: str | None) -> Decay | None:
     return None
 
 
+def _let_import(domain: Any) -> None:
+    """Get ready to import a module that the user has named, if it is one.
+
+    It may be in the present directory. It loads JAX, which must see the cores before that, though it is not
+    known yet how many of them the run will use.
+    """
+    if is_reference(domain):
+        show_devices(core_count())
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+
+
+def _load_config(path: Path, domain: str | None) -> Config:
+    """The config of a run; one of a domain of the user's own only if they name it."""
+    _let_import(domain)
+    config = load_config(RunDirectory(path).config, None if domain is None else find_domain(domain))
+    if domain not in (None, config.domain):
+        message = f"the run is of {show(config.domain)}, got {show(domain)}"
+        raise SettingsError([Problem("domain", message)])
+    if config.from_python or config.method == OWN:
+        parts = ", ".join(config.from_python) or OWN
+        raise RunDirectoryError(
+            f"{path} was begun in Python, with parts that no file holds ({parts}); go on there: "
+            f"cenie.train(..., {str(path)!r}, ..., resume=True) or cenie.load_run({str(path)!r}, ...)"
+        )
+    return config
+
+
 def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
-    problems = [
-        Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
-        for name, advice in missing_sinks(config.run.sinks).items()
-    ]
-    problems += memory_problems(training_needs(config))
+    if config.method == OWN:
+        message = f"{show(OWN)} is for a curriculum that is passed from Python (docs/own-method.md)"
+        raise SettingsError([Problem("method", message)])
+    problems = start_problems(config)
     if problems:
         raise SettingsError(problems)
     note = _claim(RunDirectory(path))
@@ -196,7 +233,7 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
 
     say(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}")
     try:
-        with Progress(console, config.updates, _levels_before_replay(config)) as progress:
+        with Progress(console, config.updates, levels_before_replay(config)) as progress:
             if note:
                 progress.note(note)
             finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
@@ -208,7 +245,8 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
         _complain(str(error))
         return DIVERGED
     if not finished:
-        say(f"stopped; go on with: cenie train --resume {shlex.quote(str(path))}")
+        again = f" --domain {shlex.quote(config.domain)}" if is_reference(config.domain) else ""
+        say(f"stopped; go on with: cenie train --resume {shlex.quote(str(path))}{again}")
     return OK
 
 
@@ -223,12 +261,6 @@ def _claim(directory: RunDirectory) -> str | None:
         raise RunDirectoryError(f"cannot use {directory.path}: {error}") from error
 
 
-def _levels_before_replay(config: Config) -> int:
-    if not isinstance(config.teacher, ReplayTeacher):
-        return 0
-    return math.ceil(config.teacher.replay.min_fill * config.teacher.replay.capacity)
-
-
 def _evaluate(arguments: list[str]) -> int:
     names, options = parse(arguments)
     if "help" in options:
@@ -238,12 +270,12 @@ def _evaluate(arguments: list[str]) -> int:
         expected = EVALUATE.splitlines()[0].removeprefix("cenie evaluate ")
         raise SettingsError([Problem("evaluate", f"expected {expected}")])
     directory = RunDirectory(Path(names[0]))
-    config = load_config(directory.config)
+    config = _load_config(directory.path, options.pop("domain", None))
     request = settings.read(
         EvaluationRequest,
         {"suite": config.run.suite, **{key: _plain(value) for key, value in options.items()}},
     )
-    suites = DOMAINS[config.domain].suites
+    suites = config.entry.suites
     if request.suite not in suites:
         raise SettingsError(
             [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
@@ -256,9 +288,9 @@ def _evaluate(arguments: list[str]) -> int:
     if not os.access(directory.path, os.W_OK):
         raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
     prepare_devices(config)
-    from cenie.run.examine import examine
+    from cenie.run.evaluate_run import evaluate_run
 
-    examine(config, directory, request)
+    evaluate_run(config, directory, request)
     return OK
 
 
@@ -270,23 +302,27 @@ def _methods(arguments: list[str]) -> int:
 
 
 def _domains(arguments: list[str]) -> int:
-    if _asks_for_help("domains", arguments):
+    if _asks_for_help("domains", arguments, most=1):
         return OK
-    for name, entry in DOMAINS.items():
+    for name in arguments or DOMAINS:
+        _let_import(name)
+        entry = find_domain(name)
         sys.stdout.write(
             f"{name:14} {entry.summary}\n{'':14} generators: {', '.join(entry.generators)}\n"
-            f"{'':14} suites: {', '.join(entry.suites)}\n"
+            f"{'':14} suites: {', '.join(entry.suites)}\n{'':14} presets: {', '.join(entry.presets)}\n"
         )
     return OK
 
 
-def _asks_for_help(command: str, arguments: list[str]) -> bool:
-    """Print the usage if asked to; a command that takes no arguments refuses all others."""
+def _asks_for_help(command: str, arguments: list[str], most: int = 0) -> bool:
+    """Print the usage if asked to; a command refuses more than so many arguments."""
     words, options = parse(arguments)
     if "help" in options:
         sys.stdout.write(USAGE)
-    elif words or options:
-        raise SettingsError([Problem(command, f"takes no arguments, got {show(arguments[0])}")])
+    elif len(words) > most or options:
+        surplus = arguments[-1] if most else arguments[0]
+        allowed = f"at most {most} argument" if most else "no arguments"
+        raise SettingsError([Problem(command, f"takes {allowed}, got {show(surplus)}")])
     return "help" in options
 
 
@@ -295,12 +331,13 @@ def _train_help(names: list[str], options: dict[str, str]) -> int:
     import tyro
 
     domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
-    check_names(domain, method)
+    _let_import(domain)
+    entry, _ = find_both(domain, method)
     sys.stdout.write(USAGE)
-    default = preset(domain, method, options.get("preset", "quick"))
+    default = preset(domain, method, options.get("preset"))
     try:
         tyro.cli(
-            config_type(domain, method),
+            config_type(entry, method),
             default=default,
             args=["--help"],
             prog="cenie train",
@@ -346,17 +383,19 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return words, options
 
 
-def typed(domain: str, method: str, options: dict[str, str]) -> dict[str, Any]:
+def typed(
+    domain: str, method: str, options: dict[str, str], entry: DomainEntry | None = None
+) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
-    check_names(domain, method)
-    config = config_type(domain, method)(domain=domain, method=method, preset="quick")
+    entry, _ = find_both(domain, method, entry)
+    config = config_type(entry, method)(domain=domain, method=method, preset=default_preset(entry))
     defaults = settings.with_all_kinds(config)
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for path, text in options.items():
         group, dot, name = path.rpartition(".")
         switch, default = group + dot + name.removeprefix("no_"), _at(defaults, path)
-        if path in ("domain", "method"):
+        if path in ("domain", "method", "from_python"):
             problems.append(Problem(path, "is not an option: `cenie train DOMAIN METHOD`"))
         elif isinstance(default, dict):
             example = f"--{path}.{_first_setting(default)} VALUE"

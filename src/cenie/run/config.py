@@ -9,15 +9,15 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import DOMAINS, DomainEntry, Measures, find_domain, is_reference
 from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
-from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.methods import METHODS, OWN, OwnTeacher, RandomTeacher, ReplayTeacher, Teacher
 
 DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -25,7 +25,7 @@ DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
 MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
-CHANGES_BITS = (*DECAY, "run.devices")
+CHANGES_BITS = (*DECAY, "run.devices", "run.recorded_points")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
 EPISODES_AT_ONCE = 1024
@@ -39,8 +39,9 @@ _LARGEST_FILE = 2**20
 class RunConfig:
     """What the host loop does around the training cycles."""
 
-    suite: str = "cenie8-sym"
-    """Held-out suite used for evaluation during and after training."""
+    suite: str = ""
+    """Held-out suite used for evaluation during and after training; in a preset that names none, the first
+    one of the domain."""
     evaluate_every: int = setting(100, minimum=1)
     """Evaluate after this many student updates; also before the first and after the last."""
     episodes: int = setting(2, minimum=1, maximum=100_000)
@@ -56,6 +57,12 @@ class RunConfig:
     """Training cycles between two looks of the host loop; results do not depend on it."""
     devices: int = setting(0, minimum=0, maximum=1024)
     """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
+    recorded_cycles: int = setting(5000, minimum=0)
+    """Cycles whose levels are all recorded; of so many more one in two, then one in four, and so on."""
+    recorded_evaluations: int = setting(200, minimum=0)
+    """Evaluations with each of which a snapshot is written; later ones are thinned out in the same way."""
+    recorded_points: int = setting(512, minimum=0, maximum=1_000_000)
+    """State-action points of training in a snapshot."""
     sinks: tuple[str, ...] = ()
     """Further places for the metrics: tensorboard, wandb."""
 
@@ -69,7 +76,10 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A run. The types of `env` and `teacher` depend on the domain and the method."""
+    """A run. The types of `env` and `teacher` depend on the domain and the method, and so does `entry`, which
+    says what the domain offers."""
+
+    entry: ClassVar[DomainEntry]
 
     domain: str
     method: str
@@ -79,22 +89,32 @@ class Config:
     """Student gradient updates (cycles that learn); the budget by which methods are compared."""
     env: Any = None
     student: StudentConfig = field(default_factory=StudentConfig)
-    teacher: Teacher = field(default_factory=RandomTeacher)
+    teacher: Teacher | OwnTeacher = field(default_factory=RandomTeacher)
     run: RunConfig = field(default_factory=RunConfig)
+    from_python: tuple[str, ...] = ()
+    """What was passed from Python and stands in no file, such as `score spread`: to go on, it must be passed
+    again."""
+
+    @property
+    def measures(self) -> Measures:
+        """What the domain with these settings comes to."""
+        return self.entry.measure(self.env)
 
     def check(self) -> Iterator[Problem]:
-        wrong = name_problems(self.domain, self.method)
-        if wrong:
+        if wrong := method_problems(self.method):
             yield from wrong
             return
-        entry, method = DOMAINS[self.domain], METHODS[self.method]
-        if type(self.teacher) is not type(method.settings):
+        entry = self.entry
+        if entry in DOMAINS.values() and DOMAINS.get(self.domain) is not entry:
+            yield Problem("domain", "cannot be changed alone: its settings depend on it")
+            return
+        if type(self.teacher) is not type(teacher_of(self.method)):
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
-        allowed = (
-            ("run.suite", self.run.suite, entry.suites),
-            ("teacher.generator", self.teacher.generator, (*entry.roles, *entry.generators)),
-        )
+        allowed = [("run.suite", self.run.suite, entry.suites)]
+        if not isinstance(self.teacher, OwnTeacher):
+            makers = (*entry.roles, *entry.generators)
+            allowed.append(("teacher.generator", self.teacher.generator, makers))
         for path, name, names in allowed:
             if name not in names:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
@@ -103,11 +123,19 @@ class Config:
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
-        for problem in self.student.network.misfits(self.env.observation_parts):
-            yield Problem(f"student.network.{problem.path}", problem.message)
+        if settings.is_readable(self.env):
+            try:
+                parts = self.measures.observation_parts
+            except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
+                yield from error.problems
+                return
+            for problem in self.student.network.misfits(parts):
+                yield Problem(f"student.network.{problem.path}", problem.message)
 
     def _replay_problems(self, teacher: ReplayTeacher) -> Iterator[Problem]:
         replay, edit, batch = teacher.replay, teacher.edit, self.student.num_levels
+        if edit is not None and not self.entry.edits:
+            yield Problem("teacher.edit", f"must be null: {self.domain} has no edit of levels")
         if edit is not None and batch % edit.children:
             yield Problem(
                 "teacher.edit.children", f"must divide student.num_levels ({batch}), got {edit.children}"
@@ -142,44 +170,82 @@ class EvaluationRequest:
     checkpoints: int = setting(1, minimum=1, maximum=100_000)
 
 
-@functools.cache
-def config_type(domain: str, method: str) -> type[Config]:
+@functools.lru_cache(maxsize=256)
+def config_type(entry: DomainEntry, method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
-    env, teacher = DOMAINS[domain].settings, METHODS[method].settings
+    env, teacher = entry.settings, teacher_of(method)
     fields = [("env", env, field(default_factory=env)), ("teacher", type(teacher), field(default=teacher))]
-    made = dataclasses.make_dataclass("Config", fields, bases=(Config,), frozen=True)
-    made.__doc__ = f"Settings of {method} on {domain}."
+    made = dataclasses.make_dataclass(
+        "Config", fields, bases=(Config,), namespace={"entry": entry}, frozen=True
+    )
+    made.__doc__ = f"Settings of {method}."
     return made
 
 
-def read_config(data: Any) -> Config:
-    """A config from plain data (as stored in `config.json`); raises `SettingsError`."""
+def teacher_of(method: str) -> Teacher | OwnTeacher:
+    """The settings of a method by default."""
+    return OwnTeacher() if method == OWN else METHODS[method].settings
+
+
+def read_config(data: Any, entry: DomainEntry | None = None) -> Config:
+    """A config from plain data (as stored in `config.json`); raises `SettingsError`.
+
+    The domain is that of `entry`, or the one in the table that the data names. Code that a file names is not
+    run: a domain from elsewhere must be given.
+    """
     if not isinstance(data, Mapping):
         raise SettingsError([Problem("config", "expected a JSON object")])
-    check_names(data.get("domain"), data.get("method"))
-    return settings.read(config_type(data["domain"], data["method"]), data)
+    domain, method = data.get("domain"), data.get("method")
+    if entry is None and _is_from_python(data):
+        raise SettingsError([Problem("domain", _not_stored(domain))])
+    if entry is None and is_reference(domain):
+        raise SettingsError([Problem("domain", _not_run(domain))])
+    return settings.read(config_type(*find_both(domain, method, entry)), data)
 
 
-def check_names(domain: Any, method: Any) -> None:
-    """Raise `SettingsError` unless both names are in the tables."""
-    problems = name_problems(domain, method)
-    if problems:
+def _not_run(domain: Any) -> str:
+    return (
+        f"is {show(domain)}, which is not part of cenie, and code that a run directory names is not run "
+        f"unless you name it too: add --domain {domain} (in Python: domain={show(domain)})"
+    )
+
+
+def _not_stored(domain: Any) -> str:
+    return (
+        f"{show(domain)} was passed from Python, so that no file says how to build it; open the run there, "
+        "with cenie.load_run(DIR, domain=...), or go on with cenie.train(..., resume=True)"
+    )
+
+
+def _is_from_python(data: Mapping[str, Any]) -> bool:
+    """Whether the domain is none that could be found by its name."""
+    passed = data.get("from_python")
+    return isinstance(passed, list | tuple) and any(str(part).startswith("domain ") for part in passed)
+
+
+def find_both(domain: Any, method: Any, entry: DomainEntry | None = None) -> tuple[DomainEntry, str]:
+    """The domain (unless it is given) and the method of these names; `SettingsError` if one is unknown."""
+    problems = method_problems(method)
+    try:
+        entry = entry or find_domain(domain)
+    except SettingsError as error:
+        problems = error.problems + problems
+    if entry is None or problems:
         raise SettingsError(problems)
+    return entry, method
 
 
-def name_problems(domain: Any, method: Any) -> list[Problem]:
-    """What is wrong with the names of a domain and a method, which may be values of any type."""
-    return [
-        Problem(path, f"must be one of {', '.join(table)}, got {show(value)}")
-        for path, value, table in (("domain", domain, DOMAINS), ("method", method, METHODS))
-        if not isinstance(value, str) or value not in table
-    ]
+def method_problems(method: Any) -> list[Problem]:
+    """What is wrong with the name of a method, which may be a value of any type."""
+    if isinstance(method, str) and (method in METHODS or method == OWN):
+        return []
+    return [Problem("method", f"must be one of {', '.join(METHODS)}, got {show(method)}")]
 
 
-def load_config(path: Path) -> Config:
+def load_config(path: Path, entry: DomainEntry | None = None) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
         data = read_json(path, _LARGEST_FILE)
     except RunDirectoryError as error:
         raise SettingsError([Problem("config.json", str(error))]) from error
-    return read_config(data)
+    return read_config(data, entry)

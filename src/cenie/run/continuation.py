@@ -85,7 +85,8 @@ def check_belongs(config: Config, path: Path, data: Mapping[str, Any]) -> None:
     now = settings.to_data(config)
     try:
         # Read like a config, so that settings which are newer than the checkpoint have their defaults.
-        saved = settings.to_data(read_config(facts.settings))
+        same_domain = facts.settings.get("domain") == config.domain
+        saved = settings.to_data(read_config(facts.settings, config.entry if same_domain else None))
         differing = differing_settings(saved, now, MAY_CHANGE_ON_RESUME)
     except SettingsError as error:
         differing = [str(problem) for problem in error.problems]
@@ -134,8 +135,8 @@ def updates_done(config: Config, directory: RunDirectory) -> int | None:
             summary = read_json(directory.summary)
         except (Unusable, RunDirectoryError):
             return None
-        said = [summary.get(name) for name in ("cycles", "updates")] if isinstance(summary, dict) else []
-        return facts.updates if said == [manifest["step"], facts.updates] else None
+        counted = [summary.get(name) for name in ("cycles", "updates")] if isinstance(summary, dict) else []
+        return facts.updates if counted == [manifest["step"], facts.updates] else None
     return None
 
 

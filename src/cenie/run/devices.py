@@ -37,7 +37,12 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 
 
 def prepare_devices(config: Config) -> None:
-    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
+    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels."""
+    show_devices(config.devices_of(max(core_count(), config.run.devices)))
+
+
+def show_devices(count: int) -> None:
+    """Let JAX see so many devices on the host.
 
     Must run before JAX is imported. A flag that the user has set already is kept.
     """
@@ -46,7 +51,6 @@ def prepare_devices(config: Config) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     given = os.environ.get("XLA_FLAGS", "")
     if _COUNT_FLAG not in given:
-        count = config.devices_of(max(core_count(), config.run.devices))
         os.environ["XLA_FLAGS"] = f"{given} {_COUNT_FLAG}={count}".strip()
 
 

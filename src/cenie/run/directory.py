@@ -36,6 +36,17 @@ EVALUATION_COLUMNS = (
 )  # fmt: skip
 """The columns of `evaluations.csv`: one row per played episode."""
 
+LEVEL_PLACE = ("cycle", "student", "index")
+"""The first columns of `levels.csv`: whose batch a row is of, and the place in it."""
+
+LEVEL_COLUMNS = (
+    "kind", "id", "parent", "generation", "regret", "novelty", "return", "solved", "episodes", "length",
+)  # fmt: skip
+"""The next ones, as far as a method has them; what the domain says of a level follows as `level/NAME`."""
+
+KINDS = ("new", "replay", "edit")
+"""What the levels of a cycle are, in the order of their numbers."""
+
 _SMALL = 16 * 2**20
 
 
@@ -64,6 +75,14 @@ class RunDirectory:
     @property
     def evaluations(self) -> Path:
         return self.path / "evaluations.csv"
+
+    @property
+    def levels(self) -> Path:
+        return self.path / "levels.csv"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
 
     @property
     def summary(self) -> Path:

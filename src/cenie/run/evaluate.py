@@ -42,21 +42,27 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
-    at_once: int = EPISODES_AT_ONCE,
+    batch_size: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. At most `at_once` episodes are played side by side, which
-    bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished, total)` is
-    called now and then.
+    and checkpoints are compared on the same draws. At most `batch_size` episodes are played side by side,
+    which bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished,
+    total)` is called now and then.
     """
     environment = _environment(domain, suite)
     labels, levels = suite.draw(seed, episodes)
     keys = _episode_keys(seed, len(labels), episodes)
     results = play_once(
-        environment, network, domain.stack(levels), keys, mesh=mesh, at_once=at_once, progress=progress
+        environment,
+        network,
+        domain.stack(levels),
+        keys=keys,
+        mesh=mesh,
+        batch_size=batch_size,
+        progress=progress,
     )
     rows = []
     for number, (label, total, solved, length) in enumerate(zip(labels, *results, strict=True)):
@@ -69,18 +75,18 @@ def play_once(
     environment: Environment,
     network: Network,
     levels: Level,
-    keys: Key[Array, " n"],
     *,
+    keys: Key[Array, " n"],
     mesh: Mesh | None = None,
-    at_once: int = EPISODES_AT_ONCE,
+    batch_size: int = EPISODES_AT_ONCE,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
-    if at_once < 1:
-        raise ValueError(f"at_once must be at least 1, got {at_once}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     total = keys.shape[0]
     # Chunks of one size, so that one compiled program plays them all.
-    size = -(-total // -(-total // at_once))
+    size = -(-total // -(-total // batch_size))
     parts = []
     for first in range(0, total, size):
         # The last level is repeated where a chunk has too few.
@@ -90,7 +96,7 @@ def play_once(
             _play_chunk(
                 environment,
                 network,
-                *devices.spread(mesh, chunk),
+                *devices.shard_rows(mesh, chunk),
                 count=min(size, total - first),
                 progress=lambda finished, first=first: progress(first + finished, total),
             )
@@ -172,7 +178,7 @@ def _prepare(environment: Environment, levels: Level) -> Prepared:
 @eqx.filter_jit
 def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
-    observation, state = jax.vmap(environment.reset)(_at_step(keys, 0), levels)
+    observation, state = jax.vmap(environment.reset)(_keys_of_step(keys, 0), levels)
     count = keys.shape[0]
     return _Play(
         observation=observation,
@@ -193,7 +199,7 @@ def _segment(
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
         action_keys, step_keys = jnp.moveaxis(
-            jax.vmap(jax.random.split)(_at_step(keys, play.length + 1)), 1, 0
+            jax.vmap(jax.random.split)(_keys_of_step(keys, play.length + 1)), 1, 0
         )
         action = jax.vmap(lambda policy, key: policy.sample(key))(decision.policy, action_keys)
         step = jax.vmap(environment.step)(step_keys, levels, play.state, action)
@@ -212,6 +218,6 @@ def _segment(
     return jax.lax.scan(body, play, length=SEGMENT)[0]
 
 
-def _at_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
+def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
     steps = jnp.broadcast_to(jnp.asarray(step), keys.shape)
     return jax.vmap(jax.random.fold_in)(keys, steps)

@@ -71,8 +71,8 @@ def training_needs(config: Config) -> Iterator[Need]:
     student, sizes = config.student, _sizes(config)
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
-    features = sizes.features if _novelty(config) is not None else 0
-    yield Need(steps * (config.env.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
+    features = sizes.features if _novelty(config) is not None or config.run.recorded_points else 0
+    yield Need(steps * (config.measures.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
     size = steps // student.ppo.minibatches * _NUMBER * sizes.activations
     yield Need(size, "a minibatch", (*fields, *sizes.fields))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
@@ -84,16 +84,16 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     # Each with its gradient and the two moments of the optimiser.
     yield Need(4 * _NUMBER * sizes.parameters, "the network", sizes.fields)
     # So many episodes are played at the same time. A suite has one level or more.
-    playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.env.observation_bytes)
+    playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.measures.observation_bytes)
     yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
     if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
-        slot = 2 * (config.env.level_bytes + 8 * _NUMBER)
+        slot = 2 * (config.measures.level_bytes + 8 * _NUMBER)
         size = config.teacher.replay.capacity * slot
-        yield Need(size, "the level buffer", ("teacher.replay.capacity", "env.size"))
+        yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
     novelty = _novelty(config)
     if novelty is not None:
-        dimensions = sizes.features + numbers_in(config.env.action_space)
+        dimensions = sizes.features + numbers_in(config.measures.action_space)
         yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
 
 
@@ -103,7 +103,7 @@ def _novelty(config: Config) -> Cenie | None:
 
 def _sizes(config: Config) -> Sizes:
     """Of the network, with the settings that decide them by their full paths."""
-    sizes = config.student.network.sizes(config.env.observation_parts, config.env.action_space)
+    sizes = config.student.network.sizes(config.measures.observation_parts, config.measures.action_space)
     return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
 
 

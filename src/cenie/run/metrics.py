@@ -11,12 +11,21 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.run.directory import EVALUATION_COLUMNS, FORMAT, RunDirectoryError
+import numpy as np
+
+from cenie.run.directory import (
+    EVALUATION_COLUMNS,
+    FORMAT,
+    KINDS,
+    LEVEL_COLUMNS,
+    LEVEL_PLACE,
+    RunDirectoryError,
+)
 from cenie.run.durable import WriteError, explain, open_regular, replace_file, sync_directory, write_all
 
 _HEADER = (",".join(EVALUATION_COLUMNS) + "\n").encode()
@@ -103,21 +112,105 @@ class EvaluationTable:
     def read(self) -> list[tuple[int, EvaluationRow]]:
         """All rows with their cycles, in the order in which they were written; lines that are none are
         passed over, and a file that cannot be read has none."""
-        found: list[tuple[int, EvaluationRow]] = []
-        with contextlib.suppress(OSError):
-            for line in _lines(self._path):
-                with contextlib.suppress(ValueError, csv.Error):
-                    found.append(_evaluation_row(line))
-        return found
+        try:
+            return [(each.cycle, row) for each in read_evaluations(self._path) for row in each.rows]
+        except RunDirectoryError:
+            return []
 
     def sync(self) -> None:
         """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
         _sync(self._path)
 
 
+class LevelTable:
+    """`levels.csv`: one row per cycle, student and level, with the columns that a run has.
+
+    Numbers have the shortest digits that give the same number back. `rows` counts what the file should hold:
+    those it was opened with and those written since.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self.rows = _count(path)
+
+    def write(self, cycles: Sequence[int], columns: Mapping[str, np.ndarray]) -> None:
+        """Add the levels of some cycles or, if the disk refuses (`WriteError`), none of them.
+
+        Each column is of the shape [cycles, students, levels]; `kind` is a place in `KINDS`.
+        """
+        names = [
+            *(name for name in LEVEL_COLUMNS if name in columns),
+            *sorted(columns.keys() - LEVEL_COLUMNS),
+        ]
+        header = (",".join((*LEVEL_PLACE, *names)) + "\n").encode()
+        self._check(header)
+        shape = columns["kind"].shape
+        if not math.prod(shape):
+            return
+        place = np.meshgrid(cycles, *map(np.arange, shape[1:]), indexing="ij")
+        cells = [*map(_cells, place), *(_cells(columns[name], name) for name in names)]
+        lines = [",".join(row) for row in zip(*cells, strict=True)]
+        _append(self._path, ("\n".join(lines) + "\n").encode(), header=header)
+        self.rows += len(lines)
+
+    def _check(self, header: bytes) -> None:
+        """A table must not go on with other columns."""
+        try:
+            first = next(_lines(self._path), header)
+        except OSError:
+            return  # Said, with the reason, by whoever writes.
+        if first != header:
+            raise RunDirectoryError(
+                f"{self._path} has other columns than this run ({header.decode().strip()}): it is of another "
+                "version of the domain or was edited; move it away, and the run goes on without its old rows"
+            )
+
+    def found(self) -> int:
+        """How many rows the file has in fact."""
+        return _count(self._path)
+
+    def sync(self) -> None:
+        """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
+        if self.rows:
+            _sync(self._path)
+
+
 def write_evaluations(path: Path, evaluations: Iterable[Evaluation]) -> None:
     """A whole table at once: a reader sees the old file or the new one, also if the disk refuses."""
     replace_file(path, _HEADER + b"".join(map(_csv, evaluations)))
+
+
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """The evaluations of a table, in the order in which they were written; lines that are no rows are passed
+    over. A file that is not there has none; `RunDirectoryError` if it cannot be read."""
+    found: list[Evaluation] = []
+    for line in _readable_lines(path):
+        with contextlib.suppress(ValueError, csv.Error):
+            (*counters, row) = _evaluation_row(line)
+            if not found or [found[-1].cycle, found[-1].updates, found[-1].env_steps] != counters:
+                found.append(Evaluation(*counters, rows=[]))
+            found[-1].rows.append(row)
+    return found
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON objects; lines that are no rows, as the last one may be while it is written,
+    are passed over. A file that is not there has none; `RunDirectoryError` if it cannot be read."""
+    found: list[dict[str, Any]] = []
+    for line in _readable_lines(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            _json_cycle(line)
+            found.append(json.loads(line))
+    return found
+
+
+def _readable_lines(path: Path) -> Iterator[bytes]:
+    try:
+        yield from _lines(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
 
 
 def check_format(path: Path) -> None:
@@ -144,9 +237,10 @@ def cut_after(path: Path, cycle: int) -> int:
     """
     cycle_of = _csv_cycle if path.suffix == ".csv" else _json_cycle
     try:
-        dropped = sum(not _is_kept(line, cycle, cycle_of) for line in _lines(path))
+        dropped = sum(not _is_kept(line, cycle, cycle_of) for line in _numbered(path))
         if dropped:
-            replace_file(path, (line for line in _lines(path) if _is_kept(line, cycle, cycle_of)))
+            kept = (line[1] for line in _numbered(path) if _is_kept(line, cycle, cycle_of))
+            replace_file(path, kept)
     except FileNotFoundError:
         return 0
     except WriteError:
@@ -159,7 +253,7 @@ def cut_after(path: Path, cycle: int) -> int:
 def _count(path: Path) -> int:
     """How many whole lines a table has, without its header."""
     try:
-        return sum(line.endswith(b"\n") and line != _HEADER for line in _lines(path))
+        return sum(line.endswith(b"\n") and not _is_header(number, line) for number, line in _numbered(path))
     except OSError:
         return 0
 
@@ -179,10 +273,20 @@ def _lines(path: Path) -> Iterator[bytes]:
                 rest = file.readline(_LONGEST_LINE)
 
 
-def _is_kept(line: bytes, cycle: int, cycle_of: Callable[[bytes], int]) -> bool:
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    return enumerate(_lines(path))
+
+
+def _is_header(number: int, line: bytes) -> bool:
+    """Whether a line is the first one of a CSV table, which names its columns."""
+    return number == 0 and line.startswith(b"cycle,")
+
+
+def _is_kept(numbered: tuple[int, bytes], cycle: int, cycle_of: Callable[[bytes], int]) -> bool:
+    number, line = numbered
     if not line.endswith(b"\n"):
         return False
-    if line == _HEADER:
+    if _is_header(number, line):
         return True
     try:
         return 0 <= cycle_of(line) <= cycle
@@ -209,6 +313,17 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _cells(column: np.ndarray, name: str = "") -> list[str]:
+    """The numbers of a column as text."""
+    if name == "kind":
+        return [KINDS[number] for number in column.ravel().tolist()]
+    if column.dtype == bool:
+        column = column.astype(int)
+    # The text of a NumPy scalar is the shortest for its own precision, that of a Python float for 64 bits.
+    values = column.ravel()
+    return [str(value) for value in (values if values.dtype.kind == "f" else values.tolist())]
+
+
 def _csv(evaluation: Evaluation) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -221,16 +336,17 @@ def _csv(evaluation: Evaluation) -> bytes:
     return text.getvalue().encode()
 
 
-def _evaluation_row(line: bytes) -> tuple[int, EvaluationRow]:
-    """The cycle and the episode of a line; `ValueError` or `csv.Error` if it is no row."""
+def _evaluation_row(line: bytes) -> tuple[int, int, int, EvaluationRow]:
+    """The counters and the episode of a line; `ValueError` or `csv.Error` if it is no row."""
     if not line.endswith(b"\n"):
         raise ValueError("torn")
     (cells,) = csv.reader([line.decode()])
-    cycle, _, _, suite, level, variant, episode, total, solved, score, length = cells
+    *counters, suite, level, variant, episode, total, solved, score, length = cells
     if solved not in ("0", "1"):
         raise ValueError("solved must be 0 or 1")
     result = (float(total), solved == "1", float(score), _whole(length))
-    return _whole(cycle), EvaluationRow(suite, level, variant, _whole(episode), *result)
+    cycle, updates, env_steps = map(_whole, counters)
+    return cycle, updates, env_steps, EvaluationRow(suite, level, variant, _whole(episode), *result)
 
 
 def _append(path: Path, content: bytes, header: bytes = b"") -> None:

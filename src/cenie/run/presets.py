@@ -4,21 +4,38 @@ from dataclasses import replace
 from typing import Any
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS
-from cenie.run.config import Config, check_names, config_type
+from cenie.envs.domains import DomainEntry
+from cenie.run.config import Config, config_type, find_both
 from cenie.settings import Problem, SettingsError, show
 
 
-def preset(domain: str, method: str, name: str, overrides: dict[str, Any] | None = None) -> Config:
-    """The config of a preset, with dotted-path overrides; raises `SettingsError` with every problem."""
-    check_names(domain, method)
-    presets = DOMAINS[domain].presets
+def preset(
+    domain: str,
+    method: str,
+    name: str | None = None,
+    overrides: dict[str, Any] | None = None,
+    entry: DomainEntry | None = None,
+) -> Config:
+    """The config of a preset (by default the domain's first), with dotted-path overrides.
+
+    `domain` is a name of the table or `module:attribute`; with `entry` it is only a name. Raises
+    `SettingsError` with every problem.
+    """
+    entry, method = find_both(domain, method, entry)
+    name = default_preset(entry) if name is None else name
+    presets = entry.presets
     if name not in presets:
         raise SettingsError([Problem("preset", f"must be one of {', '.join(presets)}, got {show(name)}")])
-    config = config_type(domain, method)(domain=domain, method=method, preset=name)
+    config = config_type(entry, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
     chosen = {path: value for path, value in presets[name].items() if _has(data, path)}
-    return _with_decay(settings.replace(settings.replace(config, chosen), overrides or {}))
+    first = {"run.suite": entry.suites[0]}
+    return _with_decay(settings.replace(settings.replace(config, first | chosen), overrides or {}))
+
+
+def default_preset(entry: DomainEntry) -> str:
+    """The preset that is taken unless another one is named."""
+    return next(iter(entry.presets))
 
 
 def _has(data: Any, path: str) -> bool:

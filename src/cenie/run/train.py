@@ -20,7 +20,7 @@ from cenie.envs.base import Domain, Suite
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import fit
 from cenie.run import checkpoint
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import Parts, build, compiled_cycles, place
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
     Decay,
@@ -44,13 +44,16 @@ from cenie.run.directory import (
 )
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
-from cenie.run.metrics import EvaluationTable, JsonLines, check_format, cut_after
+from cenie.run.metrics import EvaluationTable, JsonLines, LevelTable, check_format, cut_after
 from cenie.run.progress import Progress
+from cenie.run.records import Snapshots, cut_snapshots, is_recorded
 from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
+from cenie.run.snapshot import snapshot_arrays
 from cenie.run.watch import Watch, remedy, too_short
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import Counters, Setup, TrainState, init
+from cenie.teach.record import PointSample
 
 
 class TrainingDiverged(Exception):
@@ -85,11 +88,15 @@ class _Run:
     metrics: JsonLines
     timing: JsonLines
     table: EvaluationTable
+    levels: LevelTable
+    snapshots: Snapshots
     sinks: Sinks
     fit: "_FitClock | None"
     watch: Watch
     deviations: list[str]
     failed_checkpoints: int = 0
+    points: PointSample | None = None
+    """Of the newest chunk of cycles."""
 
     @property
     def steps_per_rollout(self) -> int:
@@ -122,16 +129,18 @@ def train(
     *,
     resume: bool,
     decay: Decay | None = None,
+    parts: Parts | None = None,
 ) -> bool:
     """Train until the config's number of updates; True if it got there, False if it was told to stop.
 
-    Everything needed to go on is in the run directory after every checkpoint. `decay` is for runs that were
-    made longer; None keeps the learning rate's schedule, and says so if that matters.
+    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python.
+    `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
+    matters.
     """
     with _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
         if note:
             progress.note(note)
-        run = _open(config, directory, own, progress, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
             if counters.cycles == 0:
@@ -178,19 +187,22 @@ def _open(
     source: RunDirectory,
     directory: RunDirectory,
     progress: Progress,
+    parts: Parts | None,
     *,
     resume: bool,
     decay: Decay | None,
 ) -> _Run:
     """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
+    domain, setup = build(config, parts)
     if resume:
         check_format(source.evaluations)
-        start = _load(config, source, progress, decay)
+        start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)
-        start = _begin(config)
+        start = _Start(config, init(setup, config.seed), 0, None)
+    if start.config != config:  # another schedule of the learning rate
+        domain, setup = build(start.config, parts)
     config, cycle, facts = start.config, start.cycle, start.facts
-    domain, setup = build(config)
     replay, novelty = setup.curriculum.replay, setup.curriculum.novelty
     longest = setup.environment.max_steps
     for message in too_short(replay, config.student.num_steps, longest):
@@ -198,8 +210,9 @@ def _open(
     are_cores = jax.default_backend() == "cpu"
     for message in unused_devices(config, jax.device_count(), are_cores=are_cores):
         progress.note(message)
-    for path in (directory.metrics, directory.timing, directory.evaluations):
+    for path in (directory.metrics, directory.timing, directory.evaluations, directory.levels):
         cut_after(path, cycle if cycle else -1)
+    cut_snapshots(directory.snapshots, cycle if cycle else -1)
     write_json(directory.config, settings.to_data(config))
     run = _Run(
         config=config,
@@ -212,6 +225,8 @@ def _open(
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
+        levels=LevelTable(directory.levels),
+        snapshots=Snapshots(directory.snapshots),
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
         fit=_FitClock(novelty.coverage, setup.mesh) if isinstance(novelty, CenieNovelty) else None,
         watch=Watch(replay, remedy(longest)),
@@ -225,14 +240,12 @@ def _open(
     return run
 
 
-def _begin(config: Config) -> _Start:
-    return _Start(config, init(build(config)[1], config.seed), 0, None)
-
-
-def _load(config: Config, directory: RunDirectory, progress: Progress, decay: Decay | None) -> _Start:
+def _load(
+    config: Config, setup: Setup, directory: RunDirectory, progress: Progress, decay: Decay | None
+) -> _Start:
     """The newest checkpoint of this config; the beginning if there is none yet."""
     check_checkpoints(config, directory)
-    begin = _begin(config)
+    begin = _Start(config, init(setup, config.seed), 0, None)
     loaded = checkpoint.load_newest(
         directory.checkpoints, begin.state, functools.partial(check_belongs, config)
     )
@@ -272,13 +285,23 @@ def _deviations(run: _Run, facts: Facts) -> list[str]:
 
 def _rows(run: _Run) -> dict[str, int]:
     """How many rows each table should have, those of times excepted."""
-    return {run.directory.metrics.name: run.metrics.rows, run.directory.evaluations.name: run.table.rows}
+    return {path.name: table.rows for path, table in _counted(run).items()}
+
+
+def _counted(run: _Run) -> dict[Path, JsonLines | EvaluationTable | LevelTable | Snapshots]:
+    """What must be complete at the end of a run."""
+    return {
+        run.directory.metrics: run.metrics,
+        run.directory.evaluations: run.table,
+        run.directory.levels: run.levels,
+        run.directory.snapshots: run.snapshots,
+    }
 
 
 def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
     """Rows can be lost, and nothing brings them back; but it must be known."""
     return [
-        f"{name} was changed or deleted: {found[name]} rows instead of {rows}"
+        f"{name} was changed or deleted: {found[name]} {'rows' if '.' in name else 'files'} instead of {rows}"
         for name, rows in expected.items()
         if name in found and found[name] != rows
     ]
@@ -287,13 +310,17 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
 def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics = advance(run.state, updates=jnp.asarray(run.config.updates, jnp.int32))
-    history, metrics = to_host((history, metrics))
+    run.state, history, metrics, record = advance(
+        run.state, updates=jnp.asarray(run.config.updates, jnp.int32)
+    )
+    run.points = record.points
+    history, metrics, levels = to_host((history, metrics, record.levels))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
     steps = (counters.rollouts - before.rollouts) * run.steps_per_rollout
     run.metrics.write(rows)
+    _record_levels(run, [row["cycle"] for row in rows], levels)
     run.timing.write([{"cycle": counters.cycles, "seconds": seconds, "steps_per_second": steps / seconds}])
     for row in rows:
         run.sinks.log(row)
@@ -307,6 +334,26 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     if finished or _crossed(before.updates, counters.updates, run.config.run.checkpoint_every):
         _checkpoint(run, counters)
     return counters
+
+
+def _record_levels(run: _Run, cycles: list[int], columns: dict[str, np.ndarray]) -> None:
+    """The levels of the `cycles` of a chunk, which are the first ones of the columns."""
+    full = run.config.run.recorded_cycles
+    chosen = [index for index, cycle in enumerate(cycles) if is_recorded(cycle, full)]
+    if chosen:
+        kept = {name: values[chosen] for name, values in columns.items()}
+        run.levels.write([cycles[index] for index in chosen], kept)
+
+
+def _record_snapshot(run: _Run, counters: Counts, *, final: bool) -> None:
+    """What there is to keep at an evaluation; before the first cycle, and at many late ones, nothing."""
+    number, full = counters.updates // run.config.run.evaluate_every, run.config.run.recorded_evaluations
+    if not (counters.cycles and full and (final or is_recorded(number, full))):
+        return
+    arrays = snapshot_arrays(run.setup, run.state.teacher, run.points)
+    if arrays:
+        now = {"cycle": np.asarray(counters.cycles), "updates": np.asarray(counters.updates)}
+        run.snapshots.write(counters.cycles, now | arrays)
 
 
 def _watch(run: _Run, row: dict[str, Any]) -> None:
@@ -350,6 +397,7 @@ def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
     score = suite_mean(level_scores(rows))
     run.sinks.log({"cycle": counters.cycles, f"{suite.measure}/{suite.name}": score})
     run.progress.evaluated(counters.updates, suite.name, suite.measure, score)
+    _record_snapshot(run, counters, final=final)
     if run.fit is not None and counters.cycles:
         run.timing.write([{"cycle": counters.cycles, "fit_milliseconds": run.fit(run.state)}])
 
@@ -368,7 +416,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
         bit_exact=not run.deviations,
         deviations=run.deviations,
     )
-    for rows in (run.metrics, run.timing, run.table):
+    for rows in (run.metrics, run.timing, run.table, run.levels):
         rows.sync()
     try:
         checkpoint.save(
@@ -412,10 +460,7 @@ def _write_summary(run: _Run, counters: Counts) -> None:
         for scores, when in ((untrained, "before"), (trained, "after"))
         if not scores
     ]
-    found = {
-        run.directory.metrics.name: run.metrics.found(),
-        run.directory.evaluations.name: run.table.found(),
-    }
+    found = {path.name: table.found() for path, table in _counted(run).items()}
     run.deviations += _changed_tables(_rows(run), found)
     for message in (*notes, *(f"not bit-exact: {reason}" for reason in run.deviations)):
         run.progress.note(message)

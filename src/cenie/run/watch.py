@@ -29,20 +29,20 @@ class Watch:
         self._levels += levels
         self._unscored += unscored
         self._equal_in_a_row = self._equal_in_a_row + 1 if equal_scores else 0
-        if self._batches >= PATIENCE and 2 * self._unscored > self._levels and self._first("unscored"):
+        if self._batches >= PATIENCE and 2 * self._unscored > self._levels and self._is_news("unscored"):
             yield (
                 f"{self._unscored} of the {self._levels} levels played so far completed no episode: they "
                 f"have no score and cannot be replayed. {self._remedy}"
             )
         tells_apart = self._replay.score.compute is not uniform
-        if self._equal_in_a_row >= PATIENCE and tells_apart and self._first("equal"):
+        if self._equal_in_a_row >= PATIENCE and tells_apart and self._is_news("equal"):
             yield (
                 f"all levels of the last {PATIENCE} batches have the same score, so that it cannot tell them "
                 "apart; a critic whose values are all 0 does this where no reward is ever found. "
                 "Check the values, or choose another score"
             )
 
-    def _first(self, what: str) -> bool:
+    def _is_news(self, what: str) -> bool:
         is_first = what not in self._said
         self._said.add(what)
         return is_first

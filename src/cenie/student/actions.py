@@ -26,10 +26,6 @@ class ActionDistribution(eqx.Module):
     def entropy(self) -> Float[Array, "*batch"]:
         """Entropy in nats."""
 
-    @abc.abstractmethod
-    def mode(self) -> Array:
-        """The most likely action."""
-
 
 class Categorical(ActionDistribution):
     """One of `a` actions, with unnormalised log-probabilities."""
@@ -49,9 +45,6 @@ class Categorical(ActionDistribution):
         log_p = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
-    def mode(self) -> Int[Array, "*batch"]:
-        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
-
 
 class DiagonalGaussian(ActionDistribution):
     """Independent normal components."""
@@ -70,12 +63,9 @@ class DiagonalGaussian(ActionDistribution):
     def entropy(self) -> Float[Array, "*batch"]:
         return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI), axis=-1)
 
-    def mode(self) -> Float[Array, "*batch a"]:
-        return self.mean
-
 
 class Beta(ActionDistribution):
-    """Independent components on [0, 1]. Both parameters are expected to exceed 1, so that a mode exists."""
+    """Independent components on [0, 1]. Both parameters should exceed 1, so that the density has one peak."""
 
     alpha: Float[Array, "*batch a"]
     beta: Float[Array, "*batch a"]
@@ -97,6 +87,3 @@ class Beta(ActionDistribution):
             + (total - 2.0) * digamma(total),
             axis=-1,
         )
-
-    def mode(self) -> Float[Array, "*batch a"]:
-        return (self.alpha - 1.0) / (self.alpha + self.beta - 2.0)

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from cenie.settings import LARGEST_INT, Problem, setting
 from cenie.spaces import Box, Space, is_image, numbers_in
@@ -132,6 +132,27 @@ Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
 
 
+def _encoder_misfits(network: "Lstm | Gru", parts: Parts) -> Iterator[Problem]:
+    """Why observations of these parts cannot be read."""
+    for problem in network.encoder.misfits(parts):
+        yield Problem(f"encoder.{problem.path}", problem.message)
+
+
+def _recurrent_sizes(network: "Lstm | Gru", parts: Parts, action: Space) -> Sizes:
+    """The sizes of a network whose memory has so many gates, and carries so many states, per unit."""
+    gates, states = network.gates_and_states
+    memory, head, read = network.memory_size, network.head_size, network.encoder.width(parts)
+    core = gates * memory * (read + memory + 1)
+    heads = _linear(memory, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
+    return Sizes(
+        parameters=network.encoder.parameters(parts) + core + heads,
+        activations=read + (gates + 1) * memory + 2 * head,
+        memory=states * memory,
+        features=memory,
+        fields=("memory_size", *(f"encoder.{name}" for name in network.encoder.fields), "head_size"),
+    )
+
+
 @dataclass(frozen=True)
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
@@ -143,15 +164,10 @@ class Lstm:
     forget_bias: float = 0.0  # DCD
     continuous: Continuous = "gaussian"
 
-    @property
-    def recurrent(self) -> bool:
-        return True
-
-    def misfits(self, parts: Parts) -> Iterator[Problem]:
-        yield from _within("encoder", self.encoder.misfits(parts))
-
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        return _recurrent_sizes(self, 4, 2, parts, action)
+    recurrent: ClassVar[bool] = True
+    gates_and_states: ClassVar[tuple[int, int]] = (4, 2)
+    misfits = _encoder_misfits
+    sizes = _recurrent_sizes
 
 
 @dataclass(frozen=True)
@@ -164,15 +180,10 @@ class Gru:
     head_size: int = setting(32, minimum=1, maximum=65_536)
     continuous: Continuous = "gaussian"
 
-    @property
-    def recurrent(self) -> bool:
-        return True
-
-    def misfits(self, parts: Parts) -> Iterator[Problem]:
-        yield from _within("encoder", self.encoder.misfits(parts))
-
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        return _recurrent_sizes(self, 3, 1, parts, action)
+    recurrent: ClassVar[bool] = True
+    gates_and_states: ClassVar[tuple[int, int]] = (3, 1)
+    misfits = _encoder_misfits
+    sizes = _recurrent_sizes
 
 
 @dataclass(frozen=True)
@@ -184,9 +195,7 @@ class Mlp:
     activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
     continuous: Continuous = "gaussian"
 
-    @property
-    def recurrent(self) -> bool:
-        return False
+    recurrent: ClassVar[bool] = False
 
     def check(self) -> Iterator[Problem]:
         if not self.hidden_sizes:
@@ -227,24 +236,6 @@ def _image_misfits(kind: str, parts: Parts, smallest: int) -> Iterator[Problem]:
 def _are_codes(image: Space) -> bool:
     """Whether the entries are so few whole numbers that each can have its bit."""
     return isinstance(image, Box) and "int" in image.dtype and image.high - image.low < 256
-
-
-def _within(group: str, problems: Iterator[Problem]) -> Iterator[Problem]:
-    return (Problem(f"{group}.{problem.path}", problem.message) for problem in problems)
-
-
-def _recurrent_sizes(network: Lstm | Gru, gates: int, states: int, parts: Parts, action: Space) -> Sizes:
-    """Sizes of a network whose memory has some gates and consists of some states."""
-    memory, head, read = network.memory_size, network.head_size, network.encoder.width(parts)
-    core = gates * memory * (read + memory + 1)
-    heads = _linear(memory, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
-    return Sizes(
-        parameters=network.encoder.parameters(parts) + core + heads,
-        activations=read + (gates + 1) * memory + 2 * head,
-        memory=states * memory,
-        features=memory,
-        fields=("memory_size", *(f"encoder.{name}" for name in network.encoder.fields), "head_size"),
-    )
 
 
 def _linear(inputs: int, outputs: int) -> int:

@@ -146,5 +146,5 @@ def _placement(view: tuple[int, ...]) -> np.ndarray:
     """[pixels, positions, taps]: 1 where a kernel entry meets an input entry at an output position."""
     pixels = np.arange(math.prod(view)).reshape(view)
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (KERNEL, KERNEL, view[2]))
-    met = windows.reshape(-1, KERNEL * KERNEL * view[2])
-    return (np.arange(pixels.size)[:, None, None] == met).astype(np.float32)
+    covered = windows.reshape(-1, KERNEL * KERNEL * view[2])
+    return (np.arange(pixels.size)[:, None, None] == covered).astype(np.float32)

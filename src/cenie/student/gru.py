@@ -42,9 +42,9 @@ class GRU(eqx.Module):
         read = jnp.swapaxes(self.for_input(inputs), 0, 1)
 
         def step(
-            hidden: Float[Array, "h n"], now: tuple[Float[Array, "g n"], Bool[Array, " n"]]
+            hidden: Float[Array, "h n"], step_inputs: tuple[Float[Array, "g n"], Bool[Array, " n"]]
         ) -> tuple[Float[Array, "h n"], Float[Array, "h n"]]:
-            hidden = self._next(hidden, *now)
+            hidden = self._next(hidden, *step_inputs)
             return hidden, hidden
 
         _, outputs = jax.lax.scan(step, state[0], (read, start))

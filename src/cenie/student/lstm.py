@@ -86,19 +86,19 @@ def _forward(weight, hidden, cell, inputs, start):
     fresh = jnp.broadcast_to(start[:, None], (time, *hidden.shape)).reshape(time, -1)
     gate = jnp.arange(4)[:, None]
 
-    def step(state, at):
-        inputs, fresh = at
+    def step(state, step_inputs):
+        inputs, fresh = step_inputs
         hidden, cell = (jnp.where(fresh, 0.0, part) for part in state)
         read = jnp.concatenate([inputs, hidden])
         gates = _activate((weight @ read.reshape(-1, count)).reshape(-1)).reshape(4, -1)
         i, f, g, o = gates
-        later = f * cell + i * g
-        squashed = jnp.tanh(later)
+        next_cell = f * cell + i * g
+        squashed = jnp.tanh(next_cell)
         hidden = o * squashed
         # Derivatives of the next cell by the four sums, but the output gate's: of the hidden state.
         partner = jnp.select([gate == 0, gate == 1, gate == 2], [g, cell, i], squashed)
         slope = partner * jnp.where(gate == 2, 1.0 - gates**2, gates * (1.0 - gates))
-        return (hidden, later), (hidden, read, slope, f, o * (1.0 - squashed**2))
+        return (hidden, next_cell), (hidden, read, slope, f, o * (1.0 - squashed**2))
 
     state = (hidden.reshape(-1), cell.reshape(-1))
     _, (outputs, *saved) = jax.lax.scan(step, state, (inputs.reshape(time, -1), fresh))
@@ -112,20 +112,20 @@ def _backward(saved, d_outputs):
     transposed = weight.T
     is_output = (jnp.arange(4) == 3)[:, None]
 
-    def step(later, at):
-        d_output, fresh, slope, f, cell_by_hidden = at
-        d_hidden, d_cell = later
+    def step(d_state, step_saved):
+        d_output, fresh, slope, f, cell_by_hidden = step_saved
+        d_hidden, d_cell = d_state
         d_hidden = d_hidden + d_output
         d_cell = d_cell + d_hidden * cell_by_hidden
         dz = (slope * jnp.where(is_output, d_hidden, d_cell)).reshape(-1, count)
         d_read = (transposed @ dz).reshape(-1)
-        earlier = tuple(jnp.where(fresh, 0.0, part) for part in (d_read[split:], d_cell * f))
-        return earlier, (dz, d_read[:split])
+        d_before = tuple(jnp.where(fresh, 0.0, part) for part in (d_read[split:], d_cell * f))
+        return d_before, (dz, d_read[:split])
 
-    def chunk(carry, at):
-        later, d_weight = carry
-        read, *rest = at
-        later, (dz, d_inputs) = jax.lax.scan(step, later, tuple(rest), reverse=True)
+    def chunk(carry, chunk_saved):
+        d_state, d_weight = carry
+        read, *rest = chunk_saved
+        d_state, (dz, d_inputs) = jax.lax.scan(step, d_state, tuple(rest), reverse=True)
         steps = dz.shape[0]
         # Left to itself, XLA moves single numbers here; this way it copies whole rows.
         dz, read = jax.lax.optimization_barrier(
@@ -134,12 +134,12 @@ def _backward(saved, d_outputs):
                 for part in (dz, read)
             )
         )
-        return (later, d_weight + dz @ read.T), d_inputs
+        return (d_state, d_weight + dz @ read.T), d_inputs
 
-    nothing = jnp.zeros(size * count)
+    zeros = jnp.zeros(size * count)
     arrays = (read, d_outputs.reshape(time, -1), fresh, *rest)
     (d_state, d_weight), d_inputs = jax.lax.scan(
-        chunk, ((nothing, nothing), jnp.zeros_like(weight)), tuple(map(_in_chunks, arrays)), reverse=True
+        chunk, ((zeros, zeros), jnp.zeros_like(weight)), tuple(map(_in_chunks, arrays)), reverse=True
     )
     return (
         d_weight,

@@ -150,7 +150,7 @@ def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
 def _gradient(ppo: PPOConfig, network: Network, batch: _Batch, mesh: Mesh | None) -> tuple[PyTree, Metrics]:
     """Gradient of the loss and its parts, averaged over the devices of the mesh."""
     gradient_of = eqx.filter_grad(lambda network, batch: _loss(ppo, network, batch), has_aux=True)
-    return devices.averaged(mesh, gradient_of, network, batch)
+    return devices.mean_over_devices(mesh, gradient_of, network, batch)
 
 
 def _loss(ppo: PPOConfig, network: Network, batch: _Batch) -> tuple[Float[Array, ""], Metrics]:
@@ -195,10 +195,10 @@ def _apply(
     network, optimiser = carry
     norm = optax.tree.norm(gradient)
     direction, stepped = _optimiser(ppo).update(gradient, optimiser)
-    moved = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, direction))
-    good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
-    carry = jax.tree.map(lambda new, old: jnp.where(good, new, old), (moved, stepped), carry)
-    return carry, metrics | {"gradient_norm": norm, "skipped": (~good).astype(jnp.int32)}
+    moved = eqx.apply_updates(network, jax.tree.map(lambda leaf: -rate * leaf, direction))
+    finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
+    carry = jax.tree.map(lambda new, old: jnp.where(finite, new, old), (moved, stepped), carry)
+    return carry, metrics | {"gradient_norm": norm, "skipped": (~finite).astype(jnp.int32)}
 
 
 def _optimiser(ppo: PPOConfig) -> optax.GradientTransformation:

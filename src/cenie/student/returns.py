@@ -57,10 +57,11 @@ def scale_rewards(
     return scale, jnp.clip(reward / deviation, -_LIMIT, _LIMIT)
 
 
-def _merge(a: ReturnScale, b: ReturnScale) -> ReturnScale:
+def _merge(seen: ReturnScale, new: ReturnScale) -> ReturnScale:
     """Statistics of two sets together (Chan's parallel form of Welford's method)."""
-    count = a.count + b.count
-    difference = b.mean - a.mean
-    mean = a.mean + difference * b.count / count
-    squares = a.variance * a.count + b.variance * b.count + difference**2 * a.count * b.count / count
+    count = seen.count + new.count
+    difference = new.mean - seen.mean
+    mean = seen.mean + difference * new.count / count
+    within = seen.variance * seen.count + new.variance * new.count
+    squares = within + difference**2 * seen.count * new.count / count
     return ReturnScale(count, mean, squares / count)

@@ -31,12 +31,11 @@ def collect(
     environment: Any,
     network: Network,
     levels: Level,
+    *,
     key: PRNGKeyArray,
     num_steps: int,
-    *,
     advance: Advance,
     bootstrap_at_timeout: bool = False,
-    keep_final_observation: bool = False,
     keep_features: bool = False,
     keep_entropy: bool = False,
     keep_final_state: bool = False,
@@ -70,13 +69,10 @@ def collect(
             "solved": result.solved,
             "start": play.start,
         }
-        if bootstrap_at_timeout or keep_final_observation:
-            final_observation, _ = _finite(final_observation, count)
         if bootstrap_at_timeout:
+            final_observation, _ = _finite(final_observation, count)
             no_start = jnp.zeros(count, bool)
             record["final_value"] = network.step(memory, final_observation, no_start)[1].value
-        if keep_final_observation:
-            record["final_observation"] = final_observation
         if keep_features:
             record["features"] = decision.features
         if keep_entropy:

@@ -1,12 +1,11 @@
 """The level buffer: a fixed number of slots, filled from the front. Pure functions over a frozen state.
 
-Time is counted in draws: the clock advances by 1 for every level drawn for replay; new levels do not age the
-stored ones. The staleness of a slot is the clock minus the time at which its level was last drawn. A level
-that is offered begins as stale as there are levels behind it in its batch, as in the original code: if all
-began at 0, each newcomer would be the least likely level of all, and the next one would replace it.
+Time is counted in replays: the clock advances by 1 for every level sampled for replay; new levels do not age
+the stored ones. The staleness of a slot is the clock minus the time at which its level was last sampled. A
+level that is offered begins as stale as there are levels behind it in its batch, as in the original code: if
+all began at 0, each newcomer would be the least likely level of all, and the next one would replace it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from cenie.teach import identity, insertion, priority
+from cenie.teach import exact, identity, insertion, priority
 from cenie.teach.config import PriorityConfig, ReplayConfig
 from cenie.types import Level
 
@@ -85,9 +84,21 @@ class Recognised(eqx.Module):
     slot: Int[Array, " n"]
 
     @property
-    def together(self) -> Bool[Array, "n n"]:
+    def same_level(self) -> Bool[Array, "n n"]:
         """Pairs of plays of one level."""
         return self.leader[:, None] == self.leader
+
+
+class Plays(eqx.Module):
+    """What `n` plays say of their levels: scores (a column each), whether they count, what to remember.
+
+    `first_scores` are those of the first episodes only, where these decide about the entry.
+    """
+
+    scores: Float[Array, "n s"]
+    valid: Bool[Array, " n"]
+    memory: dict[str, Float[Array, "n ..."]]
+    first_scores: Float[Array, "n s"] | None = None
 
 
 class Insertion(eqx.Module):
@@ -135,8 +146,15 @@ def init(
 
 
 def probabilities(state: BufferState, mix: Float[Array, " s"], config: PriorityConfig) -> Float[Array, " c"]:
-    """The probability of each slot to be drawn next."""
-    return priority.probabilities(state.scores, mix, state.ids, state.staleness, state.mask, config)
+    """The probability of each slot to be sampled next."""
+    return priority.probabilities(
+        scores=state.scores,
+        mix=mix,
+        ids=state.ids,
+        staleness=state.staleness,
+        mask=state.mask,
+        config=config,
+    )
 
 
 def levels_at(state: BufferState, slots: Int[Array, " n"]) -> Level:
@@ -149,64 +167,63 @@ def should_replay(state: BufferState, key: PRNGKeyArray, config: ReplayConfig) -
 
     Never replays before `min_fill` of the slots hold a level, nor from an empty buffer.
     """
-    chance = jnp.float32(config.replay_prob)
+    probability = jnp.float32(config.replay_prob)
     if config.schedule == "proportionate":
-        chance = jnp.minimum(chance, state.size / state.capacity)
-    return ~is_filling(state, config) & (jax.random.uniform(key) < chance)
+        probability = jnp.minimum(probability, state.size / state.capacity)
+    return ~is_filling(state, config) & (jax.random.uniform(key) < probability)
 
 
 def is_filling(state: BufferState, config: ReplayConfig) -> Bool[Array, ""]:
     """Whether fewer than `min_fill` of the slots hold a level."""
-    # The factor undoes roundings such as 0.7 * 10 > 7.
-    needed = max(1, math.ceil(config.min_fill * state.capacity * (1 - 1e-12)))
-    return state.size < needed
+    return state.size < max(1, exact.ceil_of_share(config.min_fill, state.capacity))
 
 
 def sample(
     state: BufferState, key: PRNGKeyArray, n: int, mix: Float[Array, " s"], config: PriorityConfig
 ) -> tuple[Int[Array, " n"], BufferState]:
-    """Draw `n` slots with replacement, one after another. Consumes the key.
+    """Sample `n` slots with replacement, one after another. Consumes the key.
 
-    Each draw ages all levels by 1 and makes the drawn one fresh, which the next draw sees. The score
-    part is the same for all draws. From an empty buffer it draws slot 0.
+    Each sample ages all levels by 1 and makes its own fresh, which the next one sees. The score part is the
+    same for all of them. From an empty buffer it samples slot 0.
     """
     mask = state.mask
-    columns = [
-        priority.transformed(column, priority.ranks(column, state.ids, mask, config), mask, config)
-        for column in state.scores.T
-    ]
+    columns = [priority.score_probabilities(column, state.ids, mask, config) for column in state.scores.T]
     score_part = priority.mixed(columns, mix)
 
-    def draw(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], Array]:
+    def sample_one(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], Array]:
         last_played, clock = carry
-        chances = priority.with_staleness(score_part, clock - last_played, mask, config)
-        slot = priority.drawn(chances, uniform)
+        probabilities = priority.with_staleness(score_part, clock - last_played, mask, config)
+        slot = exact.sample_index(probabilities, uniform)
         return (last_played.at[slot].set(clock + 1), clock + 1), slot
 
     (last_played, clock), slots = lax.scan(
-        draw, (state.last_played, state.clock), jax.random.uniform(key, (n,))
+        sample_one, (state.last_played, state.clock), jax.random.uniform(key, (n,))
     )
     return slots, eqx.tree_at(lambda s: (s.last_played, s.clock), state, (last_played, clock))
 
 
 def recognise(state: BufferState, levels: Level) -> Recognised:
     """Compare levels with each other and with the stored ones."""
-    bits = identity.words(levels)
-    prints = identity.fingerprint(bits)
-    everyone = jnp.ones(prints.shape[0], bool)
-    leader = identity.first_equal(bits, prints, prints, everyone, lambda index: bits[index])
-    found = identity.first_equal(
-        bits, prints, state.fingerprints, state.mask, lambda slots: identity.words(levels_at(state, slots))
+    words = identity.words(levels)
+    fingerprints = identity.fingerprint(words)
+    whole_batch = jnp.ones(fingerprints.shape[0], bool)
+    leader = identity.first_equal(words, fingerprints, fingerprints, whole_batch, lambda index: words[index])
+    slot = identity.first_equal(
+        words,
+        fingerprints,
+        state.fingerprints,
+        state.mask,
+        lambda slots: identity.words(levels_at(state, slots)),
     )
-    return Recognised(leader, jnp.where(found < state.capacity, found, -1))
+    return Recognised(leader, jnp.where(slot < state.capacity, slot, -1))
 
 
-def drawn_from(slots: Int[Array, " n"]) -> Recognised:
-    """What `recognise` would say of levels that were drawn from these slots, without looking at them."""
+def recognise_slots(slots: Int[Array, " n"]) -> Recognised:
+    """What `recognise` would say of the levels in these slots, without looking at them."""
     return Recognised(jnp.argmax(slots[:, None] == slots, axis=1), slots)
 
 
-def highest_known(state: BufferState, name: str, batch: Recognised) -> Float[Array, " n"]:
+def stored_maximum(state: BufferState, name: str, batch: Recognised) -> Float[Array, " n"]:
     """The running maximum `name` of each level, -inf for those that are not stored."""
     return jnp.where(batch.slot >= 0, state.memory[name][batch.slot], -jnp.inf)
 
@@ -214,24 +231,22 @@ def highest_known(state: BufferState, name: str, batch: Recognised) -> Float[Arr
 def update(
     state: BufferState,
     batch: Recognised,
-    scores: Float[Array, "n s"],
-    valid: Bool[Array, " n"],
-    memory: Mapping[str, Float[Array, "n ..."]],
+    plays: Plays,
     repeated: Literal["average", "last"] = "average",
 ) -> BufferState:
     """Write the new scores of replayed levels.
 
     A slot that was played several times gets the average (or the last) of its valid scores. Rows that
     are not valid or not finite leave the old score; `memory` follows its own rules. Ages do not change:
-    that happened when the slots were drawn.
+    that happened when the slots were sampled.
     """
     stored = batch.slot < state.size
-    merged, usable = _merge(batch.together, scores, valid & stored, repeated)
+    merged, usable = _merge(batch.same_level, plays.scores, plays.valid & stored, repeated)
     targets = jnp.where(usable, batch.slot, state.capacity)
     # Rows of one slot all write the same merged value, so that their order does not matter.
     scores = state.scores.at[targets].set(merged, mode="drop")
     places = jnp.where(stored, batch.slot, state.capacity)
-    renewed = _remember(state, places, _merged_memory(state, batch, memory))
+    renewed = _remember(state, places, _merged_memory(state, batch, plays.memory))
     return eqx.tree_at(lambda s: (s.scores, s.memory), state, (scores, renewed))
 
 
@@ -239,68 +254,72 @@ def insert(
     state: BufferState,
     levels: Level,
     batch: Recognised,
-    scores: Float[Array, "n s"],
-    valid: Bool[Array, " n"],
-    memory: Mapping[str, Float[Array, "n ..."]],
+    *,
+    plays: Plays,
     parents: Int[Array, " n"],
     generations: Int[Array, " n"],
     mix: Float[Array, " s"],
     config: ReplayConfig,
-    first_scores: Float[Array, "n s"] | None = None,
 ) -> tuple[BufferState, Insertion]:
-    """Offer `n` levels one after another; see `insertion` for the rule.
+    """Offer `n` levels a slot one after another; see `insertion` for the rule.
 
     `batch` is what `recognise` says of them. Equal levels of the batch are one level, offered where the first
     of them stands, with the average (or the last) of their valid scores. Where the last score is stored, the
-    first one decides about the entry, `first_scores` being those of the first episodes (as in the original
-    code). A level that is stored already gets the new score and counts as played now. Levels without a valid
-    finite score never enter.
+    first one decides about the entry (as in the original code). A level that is stored already gets the new
+    score and counts as played now. Levels without a valid finite score never enter.
     """
     n = parents.shape[0]
-    together = batch.together
-    merged, eligible = _merge(together, scores, valid, config.repeated)
-    entry = merged
+    merged, eligible = _merge(batch.same_level, plays.scores, plays.valid, config.repeated)
+    entry_scores = merged
     if config.repeated == "last":
-        entry, _ = _merge(together, scores if first_scores is None else first_scores, valid, "first")
+        first_scores = plays.scores if plays.first_scores is None else plays.first_scores
+        entry_scores, _ = _merge(batch.same_level, first_scores, plays.valid, "first")
 
-    start = insertion.standing(
-        state.scores, state.ids, state.last_played, state.size, state.clock, state.next_id, config.priority
+    before = insertion.ranking(
+        scores=state.scores,
+        ids=state.ids,
+        last_played=state.last_played,
+        size=state.size,
+        clock=state.clock,
+        next_id=state.next_id,
+        config=config.priority,
     )
     copies = batch.leader < jnp.arange(n)
-    offers = insertion.Offer(
+    candidates = insertion.Candidate(
         scores=merged,
-        entry=entry,
+        entry_scores=entry_scores,
         eligible=eligible,
-        merged=copies,
+        is_copy=copies,
         known_slot=jnp.maximum(batch.slot, 0),
         known_id=jnp.where(batch.slot >= 0, state.ids[batch.slot], -1),
-        behind=jnp.arange(n - 1, -1, -1, dtype=jnp.int32),
+        initial_staleness=jnp.arange(n - 1, -1, -1, dtype=jnp.int32),
     )
-    end, verdict = insertion.offer_all(start, offers, mix, config)
+    after, placement = insertion.insert_all(before, candidates, mix, config)
 
-    held = (verdict.inserted | verdict.known) & (end.ids[verdict.slot] == verdict.id)
-    slots = jnp.where(held, verdict.slot, -1)
-    prints = identity.fingerprint(identity.words(levels))
-    seen = _merged_memory(state, batch, memory)
-    state = _write(state, end, slots, verdict.inserted, (levels, parents, generations, prints), seen)
-    return state, Insertion(slots[batch.leader], verdict.inserted, verdict.known, copies)
+    stayed = (placement.inserted | placement.known) & (after.ids[placement.slot] == placement.id)
+    slots = jnp.where(stayed, placement.slot, -1)
+    fingerprints = identity.fingerprint(identity.words(levels))
+    memory = _merged_memory(state, batch, plays.memory)
+    facts = levels, parents, generations, fingerprints
+    state = _write(state, after, slots, placement.inserted, facts, memory)
+    return state, Insertion(slots[batch.leader], placement.inserted, placement.known, copies)
 
 
 def count_repeats(slots: Int[Array, " n"]) -> Int[Array, ""]:
-    """How many draws of a batch repeat an earlier one."""
+    """How many sampled slots of a batch repeat an earlier one."""
     ordered = jnp.sort(slots)
     return (ordered[1:] == ordered[:-1]).sum()
 
 
 def _write(
     state: BufferState,
-    end: insertion.Standing,
+    ranked: insertion.Ranking,
     slots: Int[Array, " n"],
     inserted: Bool[Array, " n"],
     facts: tuple[Level, Array, Array, Array],
-    seen: Mapping[str, Float[Array, "n ..."]],
+    memory: Mapping[str, Float[Array, "n ..."]],
 ) -> BufferState:
-    """The state at the end of the scan, with everything that is known of the newcomers that stayed."""
+    """The state after all insertions, with everything that is known of the newcomers that stayed."""
     newcomers = jnp.where(inserted & (slots >= 0), slots, state.capacity)
     again = jnp.where(~inserted & (slots >= 0), slots, state.capacity)
 
@@ -309,73 +328,64 @@ def _write(
 
     old = (state.levels, state.parents, state.generations, state.fingerprints)
     levels, parents, generations, fingerprints = jax.tree.map(write, old, facts)
-    started = {name: write(values, seen[name]) for name, values in state.memory.items()}
+    started = {name: write(values, memory[name]) for name, values in state.memory.items()}
     return BufferState(
         levels=levels,
-        scores=jnp.stack(end.scores, axis=1),
-        memory=_remember(eqx.tree_at(lambda s: s.memory, state, started), again, seen),
-        last_played=end.last_played,
-        ids=end.ids,
+        scores=jnp.stack(ranked.scores, axis=1),
+        memory=_remember(eqx.tree_at(lambda s: s.memory, state, started), again, memory),
+        last_played=ranked.last_played,
+        ids=ranked.ids,
         parents=parents,
         generations=generations,
         fingerprints=fingerprints,
-        size=end.size,
+        size=ranked.size,
         clock=state.clock,
-        next_id=end.next_id,
+        next_id=ranked.next_id,
         columns=state.columns,
         remembered=state.remembered,
     )
 
 
 def _merge(
-    together: Bool[Array, "n n"],
+    same_level: Bool[Array, "n n"],
     scores: Float[Array, "n s"],
     valid: Bool[Array, " n"],
     repeated: Literal["average", "first", "last"],
 ) -> tuple[Float[Array, "n s"], Bool[Array, " n"]]:
     """One score per group of rows that play the same level, and whether the group has any."""
     usable = valid & jnp.isfinite(scores).all(axis=1)
-    members = together & usable
-    if repeated != "average":
-        order = members if repeated == "first" else members[:, ::-1]
-        place = jnp.argmax(order, axis=1)
-        chosen = place if repeated == "first" else scores.shape[0] - 1 - place
-        return jnp.where(usable[chosen][:, None], scores[chosen], 0.0), members.any(axis=1)
-
-    def add(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
-        is_member, score = row
-        return total + jnp.where(is_member[:, None], score, 0.0), None
-
-    # The last bits of a column must not depend on how many columns there are. Hence a loop, which fixes the
-    # order of the sum, and one division per column: XLA turns that of a matrix into a product.
-    total, _ = lax.scan(add, jnp.zeros_like(scores), (members.T, scores))
-    count = jnp.maximum(members.sum(axis=1), 1)
-    return jnp.stack([column / count for column in total.T], axis=1), members.any(axis=1)
+    members = same_level & usable
+    if repeated == "average":
+        return exact.group_means(members, scores)
+    order = members if repeated == "first" else members[:, ::-1]
+    place = jnp.argmax(order, axis=1)
+    chosen = place if repeated == "first" else scores.shape[0] - 1 - place
+    return jnp.where(usable[chosen][:, None], scores[chosen], 0.0), members.any(axis=1)
 
 
 def _merged_memory(
     state: BufferState, batch: Recognised, values: Mapping[str, Float[Array, "n ..."]]
 ) -> dict[str, Float[Array, "n ..."]]:
     """What all plays of a level in the batch leave behind together, the same in each of their rows."""
-    last_play = batch.together.shape[0] - 1 - jnp.argmax(batch.together[:, ::-1], axis=1)
+    last_play = batch.same_level.shape[0] - 1 - jnp.argmax(batch.same_level[:, ::-1], axis=1)
 
     def merged(rule: Literal["maximum", "last"], rows: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         if rule == "last":
             return rows[last_play]
-        seen = jnp.where(jnp.isfinite(rows), rows, -jnp.inf)
-        together = batch.together.reshape(*batch.together.shape, *(1,) * (rows.ndim - 1))
-        return jnp.where(together, seen, -jnp.inf).max(axis=1)
+        finite = jnp.where(jnp.isfinite(rows), rows, -jnp.inf)
+        same_level = batch.same_level.reshape(*batch.same_level.shape, *(1,) * (rows.ndim - 1))
+        return jnp.where(same_level, finite, -jnp.inf).max(axis=1)
 
     return {name: merged(kept.rule, values[name]) for name, kept in state.remembered}
 
 
 def _remember(
-    state: BufferState, slots: Int[Array, " n"], seen: Mapping[str, Float[Array, "n ..."]]
+    state: BufferState, slots: Int[Array, " n"], values: Mapping[str, Float[Array, "n ..."]]
 ) -> dict[str, Float[Array, "c ..."]]:
     """The memory after plays of stored levels; slots beyond the capacity are ignored."""
     renewed: dict[str, Any] = {}
     for name, kept in state.remembered:
         place = state.memory[name].at[slots]
         write = place.max if kept.rule == "maximum" else place.set
-        renewed[name] = write(seen[name], mode="drop")
+        renewed[name] = write(values[name], mode="drop")
     return renewed

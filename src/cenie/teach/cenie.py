@@ -1,4 +1,4 @@
-"""CENIE's novelty: how unlikely a level's trajectory is under a model of what the student has met lately.
+"""CENIE's novelty: how unlikely a level's trajectory is under a model of the student's latest experience.
 
 The order in a cycle matters: levels are scored under the model of earlier experience, and only then enter
 the window themselves.
@@ -17,7 +17,7 @@ from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig
 from cenie.novelty.coverage import CoverageState
 from cenie.teach.buffer import BufferState, Remembered
-from cenie.teach.novelty import Met
+from cenie.teach.novelty import Experience
 
 
 class CenieState(eqx.Module):
@@ -40,17 +40,20 @@ class CenieNovelty:
     def init(self, points_shape: tuple[int, int]) -> CenieState:
         return CenieState(coverage.init(self.coverage, *points_shape), jnp.zeros((), jnp.int32))
 
-    def score(self, state: CenieState, met: Met, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: CenieState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
         """How unlikely each level's trajectory is under the present model; 0 before the first fit."""
-        return coverage.novelty(self.coverage, state.coverage, met.points.values, met.points.valid)
+        return coverage.novelty(
+            self.coverage, state.coverage, experience.points.values, experience.points.valid
+        )
 
-    def memory(self, state: CenieState, met: Met) -> dict[str, Float[Array, "n ..."]]:
+    def memory(self, state: CenieState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
         return {}
 
     def learn(
         self,
         state: CenieState,
-        met: Met,
+        experience: Experience,
+        *,
         slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
@@ -59,7 +62,7 @@ class CenieNovelty:
         """Let a batch into the window if it `enters`, and fit again if that is due."""
 
         def push() -> CenieState:
-            window = coverage.push(state.coverage, met.points.values, met.points.valid)
+            window = coverage.push(state.coverage, experience.points.values, experience.points.valid)
             due = (state.pushes % self.refit_every) == 0
             fitted = jax.lax.cond(due, lambda: coverage.fit(self.coverage, window, key, mesh), lambda: window)
             return CenieState(fitted, state.pushes + 1)

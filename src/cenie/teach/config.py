@@ -36,8 +36,8 @@ class ReplayConfig:
     min_fill: float = setting(0.5, minimum=0.0, maximum=1.0)  # dcd; 1.0 is the CENIE listing read literally
     # `mixture` compares newcomer and victim by their mixed probabilities, `raw` (dcd) by one raw score.
     insertion: Literal["mixture", "raw"] = "mixture"
-    # Who leaves a full buffer: the level least likely to be drawn, staleness included (dcd), or that of the
-    # lowest score. The first protects levels that were not played for long, but lets most newcomers of a
+    # Who leaves a full buffer: the level least likely to be replayed, staleness included (dcd), or that of
+    # the lowest score. The first protects levels that were not played for long, but lets most newcomers of a
     # batch replace each other; see docs/decisions.md.
     victim: Literal["least-likely", "lowest-score"] = "least-likely"
     # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd, where the first
@@ -99,4 +99,4 @@ class Adaptive:
 
 
 Alpha = Constant | Linear | Adaptive
-"""The weight of novelty beside regret when levels are drawn (alpha of CENIE Eq. 5)."""
+"""The weight of novelty beside regret when levels are sampled (alpha of CENIE Eq. 5)."""

@@ -15,7 +15,7 @@ from cenie.teach.source import Proposal, Source
 from cenie.types import Level
 
 NEW, REPLAY, EDIT = 0, 1, 2
-"""What the levels of a cycle are: new ones of the source, drawn from the buffer, or edits of those drawn."""
+"""What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
 
 REGRET, NOVELTY = "regret", "novelty"
 """The columns of the level buffer: the score of the levels, whichever it is, and novelty where it counts."""
@@ -104,14 +104,14 @@ class Batch(eqx.Module):
 
 
 class Assignment(eqx.Module):
-    """What the teacher asks for in one cycle: play these levels, and learn from them or not.
+    """What the teacher asks for in one cycle: play these levels, and learn from them if `students_learn`.
 
     One batch for each level buffer (or one at all): without `own_levels` all students play the first.
     `proposal` is what the source wants back with the outcome of its levels.
     """
 
     kind: Int[Array, ""]
-    learn: Bool[Array, ""]
+    students_learn: Bool[Array, ""]
     batches: tuple[Batch, ...]
     proposal: Proposal
 

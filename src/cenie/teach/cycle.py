@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,6 +24,7 @@ from cenie.teach import teacher
 from cenie.teach.curriculum import Curriculum, TeacherState
 from cenie.teach.measure import not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
+from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
 from cenie.types import Level, Rollout
 
 Metrics = dict[str, Array]
@@ -37,6 +39,7 @@ class Setup:
     `students` has the settings of each student of the curriculum; all play equally many levels and steps.
     `mesh`, if given, has one axis over which the level axis is split. `network`, if given, makes the network
     of each student from the spaces of the environment and a key, instead of the one that its settings name.
+    `recorded_points` is how many state-action points are sampled from a chunk of cycles, to be looked at.
     """
 
     environment: Environment
@@ -45,6 +48,7 @@ class Setup:
     curriculum: Curriculum
     mesh: Mesh | None = None
     network: Callable[[PyTree[Space], Space, PRNGKeyArray], Network] | None = None
+    recorded_points: int = 0
 
     def __post_init__(self) -> None:
         if len(self.students) != self.curriculum.students:
@@ -111,13 +115,12 @@ def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
     if not isinstance(network, Network):
         raise ValueError(f"network: must make a cenie Network, got {type(network).__name__}")
     # The settings were checked for the network that they name, which may be another one.
-    per_row = 1 if network.recurrent else config.num_steps
-    rows, devices = config.num_levels * per_row, 1 if setup.mesh is None else setup.mesh.size
-    if rows % (config.ppo.minibatches * devices):
-        unit = "levels" if network.recurrent else "steps"
+    unit, per_level = ("levels", 1) if network.recurrent else ("steps", config.num_steps)
+    rows, device_count = config.num_levels * per_level, 1 if setup.mesh is None else setup.mesh.size
+    if rows % (config.ppo.minibatches * device_count):
         raise ValueError(
-            f"ppo.minibatches: {config.ppo.minibatches} on {devices} device(s) must share the {rows} {unit} "
-            f"of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
+            f"ppo.minibatches: {config.ppo.minibatches} on {device_count} device(s) must share the {rows} "
+            f"{unit} of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
         )
     return network
 
@@ -136,13 +139,15 @@ def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
 
 
 @functools.partial(jax.jit, static_argnames="setup")
-def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
+def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
     """Ask the teacher for levels; every student plays them, and learns if told to; tell the teacher.
+
+    Returns what to log of the cycle as a whole, and a record of its levels.
 
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
     """
-    cycle_key = jax.random.fold_in(state.key, state.counters.cycles)
+    cycle_key = _cycle_key(state)
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
 
     assignment, teacher_state = teacher.ask(
@@ -151,65 +156,90 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     played, students, metrics = [], [], {}
     for number, student in enumerate(state.students):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
-        one = play(setup, number, student, levels, _nth(play_key, number))
+        batch_played = play(setup, number, student, levels, _nth(play_key, number))
         after, learn_metrics = _learn_if(
-            assignment.learn, setup, number, student, one.rollout, _nth(learn_key, number)
+            assignment.students_learn, setup, number, student, batch_played.rollout, _nth(learn_key, number)
         )
-        played.append(one)
+        played.append(batch_played)
         students.append(after)
-        metrics |= _student_metrics(number, one, learn_metrics)
-    teacher_state, teacher_metrics = teacher.tell(
-        setup.curriculum, teacher_state, assignment, tuple(played), tell_key, setup.mesh
+        metrics |= _student_metrics(number, batch_played, learn_metrics)
+    teacher_state, teacher_metrics, rows = teacher.tell(
+        setup.curriculum, teacher_state, assignment, played=tuple(played), key=tell_key, mesh=setup.mesh
     )
     counters = Counters(
         cycles=state.counters.cycles + 1,
         rollouts=state.counters.rollouts + len(played),
-        updates=state.counters.updates + assignment.learn,
+        updates=state.counters.updates + assignment.students_learn,
     )
-    # A loop in there must not wait for the loops of other devices.
-    statistics = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), played[0].levels)
-    metrics |= {f"level/{name}": jnp.mean(value) for name, value in statistics.items()}
+    statistics = [_statistics(setup, one.levels) for one in played[: len(assignment.batches)]]
+    metrics |= {name: jnp.mean(value) for name, value in statistics[0].items()}
     metrics |= {f"teacher/{name}": value for name, value in teacher_metrics.items()}
-    return TrainState(state.key, counters, tuple(students), teacher_state), metrics
+    levels = [
+        row | outcome_columns(one.outcomes) | statistics[min(number, len(statistics) - 1)]
+        for number, (row, one) in enumerate(zip(rows, played, strict=True))
+    ]
+    points = None
+    if setup.recorded_points:
+        points = draw_points(
+            played[0].rollout,
+            setup.environment.action_space,
+            setup.recorded_points,
+            cycle=counters.cycles,
+            kind=assignment.kind,
+            cycle_key=cycle_key,
+        )
+    record = Record(stacked(levels, assignment.kind), points)
+    return TrainState(state.key, counters, tuple(students), teacher_state), metrics, record
 
 
 def cycles(
     setup: Setup, state: TrainState, count: int, updates: int | Int[Array, ""]
-) -> tuple[TrainState, Counters, Metrics]:
+) -> tuple[TrainState, Counters, Metrics, Record]:
     """Run `count` cycles, or fewer once the student has had `updates` updates.
 
-    Returns the counters and the metrics after each cycle, stacked; a cycle that was not run repeats the
-    counters of the last one.
+    Returns the counters, the metrics and the rows of the levels after each cycle, stacked; a cycle that was
+    not run repeats the counters of the last one. The points are one sample of all cycles that were run.
     """
-    shapes = jax.eval_shape(lambda s: cycle(setup, s)[1], state)
+    _, metrics_like, record_like = jax.eval_shape(lambda s: cycle(setup, s), state)
+    no_points = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record_like.points)
+    first = state.counters.cycles
 
-    def body(state: TrainState, _: None) -> tuple[TrainState, tuple[Counters, Metrics]]:
-        state, metrics = jax.lax.cond(
-            state.counters.updates < updates,
-            lambda s: cycle(setup, s),
-            lambda s: (s, not_measured(shapes)),
-            state,
+    def run(
+        state: TrainState, kept: PointSample | None
+    ) -> tuple[TrainState, PointSample | None, Metrics, Metrics]:
+        after, metrics, record = cycle(setup, state)
+        if kept is not None and record.points is not None:
+            seen = state.counters.cycles - first
+            kept = merge_samples(kept, record.points, seen, _cycle_key(state))
+        return after, kept, metrics, record.levels
+
+    def body(carry: Any, _: None) -> tuple[Any, tuple[Counters, Metrics, Metrics]]:
+        state, kept, metrics, levels = jax.lax.cond(
+            carry[0].counters.updates < updates,
+            run,
+            lambda state, kept: (state, kept, not_measured(metrics_like), not_measured(record_like.levels)),
+            *carry,
         )
-        return state, (state.counters, metrics)
+        return (state, kept), (state.counters, metrics, levels)
 
-    state, (counters, metrics) = jax.lax.scan(body, state, length=count)
-    return state, counters, metrics
+    (state, points), (counters, metrics, levels) = jax.lax.scan(body, (state, no_points), length=count)
+    return state, counters, metrics, Record(levels, points)
 
 
 def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:
     """Let a student play a batch of levels. Consumes the key."""
     config = setup.students[number]
-    # Novelty is that of the experience of the first student.
+    # Novelty is that of the experience of the first student, and so is what is recorded of it.
     keeps_points = setup.curriculum.novelty is not None and number == 0
     rollout = collect(
         setup.environment,
         student.network,
         levels,
-        key,
-        config.num_steps,
+        key=key,
+        num_steps=config.num_steps,
         advance=step_and_restart,
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
-        keep_features=keeps_points,
+        keep_features=keeps_points or (setup.recorded_points > 0 and number == 0),
         keep_entropy=setup.curriculum.reads("entropy"),
     )
     points = None
@@ -218,6 +248,18 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         points = Points(values, jnp.ones(values.shape[:2], bool))
     advantages = advantages_for(config, student, rollout)
     return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
+
+
+def _cycle_key(state: TrainState) -> PRNGKeyArray:
+    """The key of the next cycle: no hidden position in a random stream."""
+    return jax.random.fold_in(state.key, state.counters.cycles)
+
+
+def _statistics(setup: Setup, levels: Level) -> Metrics:
+    """What the domain says of each level."""
+    # A loop in there must not wait for the loops of other devices.
+    found = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), levels)
+    return {f"level/{name}": value for name, value in found.items()}
 
 
 def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
@@ -254,7 +296,7 @@ def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
     outcomes, masked = played.outcomes, played.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
-    fared = {
+    results = {
         "episodes": episodes,
         "solved": jnp.sum(outcomes.solved) / jnp.maximum(episodes, 1),
         "return": jnp.sum(outcomes.mean_return * share),
@@ -262,5 +304,5 @@ def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
         "non_finite": jnp.sum(0 if masked is None else masked),
     }
     if number == 0:
-        return fared | {f"student/{name}": value for name, value in learned.items()}
-    return {f"student{number}/{name}": value for name, value in (fared | learned).items()}
+        return results | {f"student/{name}": value for name, value in learned.items()}
+    return {f"student{number}/{name}": value for name, value in (results | learned).items()}

@@ -18,43 +18,43 @@ def words(levels: Level) -> UInt32[Array, "n w"]:
     return jnp.concatenate([_leaf_words(leaf) for leaf in jax.tree.leaves(levels)], axis=1)
 
 
-def fingerprint(bits: UInt32[Array, "n w"]) -> UInt32[Array, " n"]:
+def fingerprint(words: UInt32[Array, "n w"]) -> UInt32[Array, " n"]:
     """Sum of the scrambled words, each with its position mixed in."""
-    position = jnp.arange(1, bits.shape[1] + 1, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
-    mixed = bits ^ position
+    position = jnp.arange(1, words.shape[1] + 1, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
+    mixed = words ^ position
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         mixed = (mixed ^ (mixed >> shift)) * jnp.uint32(factor)
     return jnp.sum(mixed ^ (mixed >> 16), axis=1, dtype=jnp.uint32)
 
 
 def first_equal(
-    bits: UInt32[Array, "n w"],
-    prints: UInt32[Array, " n"],
-    stored_prints: UInt32[Array, " m"],
-    stored: Bool[Array, " m"],
-    read: Callable[[Int[Array, " n"]], UInt32[Array, "n w"]],
+    level_words: UInt32[Array, "n w"],
+    fingerprints: UInt32[Array, " n"],
+    stored_fingerprints: UInt32[Array, " m"],
+    mask: Bool[Array, " m"],
+    read_words: Callable[[Int[Array, " n"]], UInt32[Array, "n w"]],
 ) -> Int[Array, " n"]:
     """For each level the first stored index with the same bits, or `m` if there is none.
 
-    `read` returns the words of the levels at the given indices. Levels that share a fingerprint by
-    accident cost another turn of the loop and nothing else.
+    `mask` says which of the `m` indices are stored, `read_words` returns the words of levels by their index.
+    Levels that share a fingerprint by accident cost another turn of the loop and nothing else.
     """
-    count = stored_prints.shape[0]
+    count = stored_fingerprints.shape[0]
     index = jnp.arange(count)
 
     def candidate(after: Int[Array, " n"]) -> Int[Array, " n"]:
-        hit = stored & (prints[:, None] == stored_prints) & (index > after[:, None])
+        hit = mask & (fingerprints[:, None] == stored_fingerprints) & (index > after[:, None])
         return jnp.where(hit, index, count).min(axis=1)
 
     def mistaken(found: Int[Array, " n"]) -> Bool[Array, " n"]:
-        return (found < count) & (read(jnp.minimum(found, count - 1)) != bits).any(axis=1)
+        return (found < count) & (read_words(jnp.minimum(found, count - 1)) != level_words).any(axis=1)
 
     def advance(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         found, wrong = carry
         found = jnp.where(wrong, candidate(found), found)
         return found, mistaken(found)
 
-    found = candidate(jnp.full(bits.shape[0], -1, index.dtype))
+    found = candidate(jnp.full(level_words.shape[0], -1, index.dtype))
     return lax.while_loop(lambda carry: carry[1].any(), advance, (found, mistaken(found)))[0]
 
 

@@ -30,30 +30,30 @@ def batch_metrics(score: Float[Array, " n"], scored: Bool[Array, " n"]) -> Metri
 
 def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: PriorityConfig) -> Metrics:
     """The buffer in numbers; `weighted` means are over the probabilities of replay."""
-    chances = buffers.probabilities(buffer, mix, config)
+    probabilities = buffers.probabilities(buffer, mix, config)
     share = buffer.mask / jnp.maximum(buffer.size, 1)
     metrics = {
         "buffer_size": buffer.size,
         "buffer_fill": buffer.size / buffer.capacity,
         "generation": jnp.sum(share * buffer.generations),
-        "generation_weighted": jnp.sum(chances * buffer.generations),
+        "generation_weighted": jnp.sum(probabilities * buffer.generations),
         "score_age": jnp.sum(share * buffer.staleness),
-        "largest_chance": jnp.max(chances),
+        "largest_probability": jnp.max(probabilities),
     }
     for name in buffer.columns:
         column = buffer.column(name)
         metrics[name] = jnp.sum(share * column)
-        metrics[f"{name}_weighted"] = jnp.sum(chances * column)
+        metrics[f"{name}_weighted"] = jnp.sum(probabilities * column)
         metrics[f"{name}_total"] = jnp.sum(jnp.where(buffer.mask, column, 0.0))
     return metrics
 
 
-def rank_correlation(buffer: BufferState, one: str, other: str) -> Float[Array, ""]:
+def rank_correlation(buffer: BufferState, first_column: str, second_column: str) -> Float[Array, ""]:
     """Spearman's correlation of two columns over the stored levels; NaN below two levels."""
     config = PriorityConfig(ties="average")
     first, second = (
-        jnp.where(buffer.mask, priority.ranks(column, buffer.ids, buffer.mask, config), 0) / 2.0
-        for column in (buffer.column(one), buffer.column(other))
+        jnp.where(buffer.mask, priority.doubled_ranks(column, buffer.ids, buffer.mask, config), 0) / 2.0
+        for column in (buffer.column(first_column), buffer.column(second_column))
     )
     middle = (buffer.size + 1) / 2.0
     first, second = (jnp.where(buffer.mask, ranks - middle, 0.0) for ranks in (first, second))

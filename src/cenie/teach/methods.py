@@ -57,6 +57,15 @@ Teacher = RandomTeacher | ReplayTeacher
 
 
 @dataclass(frozen=True)
+class OwnTeacher:
+    """A curriculum that is passed from Python. It has no settings."""
+
+
+OWN = "own"
+"""The method whose curriculum is passed from Python. It is not in the table: no command can train it."""
+
+
+@dataclass(frozen=True)
 class Method:
     """A row of the table of methods: a family's settings with the values that make the method."""
 

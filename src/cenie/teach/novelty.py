@@ -1,4 +1,4 @@
-"""What a novelty is: something that ranks levels beside their score, and learns what has been met."""
+"""What a novelty is: something that ranks levels beside their score, and learns from experience."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -15,8 +15,8 @@ from cenie.types import Level
 NoveltyState = PyTree[Any]
 
 
-class Met(eqx.Module):
-    """What novelty looks at: the levels of a batch, and the state-action points that the student met."""
+class Experience(eqx.Module):
+    """What novelty looks at: the levels of a batch, and the state-action points of the student on them."""
 
     levels: Level
     points: Points
@@ -31,21 +31,22 @@ class Novelty(Protocol):
         ...
 
     def init(self, points_shape: tuple[int, int]) -> NoveltyState:
-        """The state before anything was met."""
+        """The state before any experience."""
         ...
 
-    def score(self, state: NoveltyState, met: Met, buffer: BufferState) -> Float[Array, " n"]:
-        """How novel each level is, before it is learned from."""
+    def score(self, state: NoveltyState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+        """How novel each level is, before `learn` takes it in."""
         ...
 
-    def memory(self, state: NoveltyState, met: Met) -> dict[str, Float[Array, "n ..."]]:
+    def memory(self, state: NoveltyState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
         """The values of `remembered` for these levels."""
         ...
 
     def learn(
         self,
         state: NoveltyState,
-        met: Met,
+        experience: Experience,
+        *,
         slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
@@ -67,8 +68,8 @@ class Novelty(Protocol):
         ...
 
 
-def most_novel(score: Float[Array, " n"], children: int) -> Bool[Array, " n"]:
+def most_novel(novelty_scores: Float[Array, " n"], children: int) -> Bool[Array, " n"]:
     """The most novel of each `children` neighbours; of equal ones the first."""
-    families = score.reshape(-1, children)
+    families = novelty_scores.reshape(-1, children)
     best = jnp.argmax(families, axis=1)
     return (jnp.arange(children) == best[:, None]).reshape(-1)

@@ -48,34 +48,34 @@ class Score:
 
 def positive_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean of max(advantage, 0): the regret estimate of PLR-perp, ACCEL and CENIE."""
-    return _episode_mean(inputs, jnp.maximum(inputs.advantages.advantage, 0.0))
+    return episode_mean(inputs, jnp.maximum(inputs.advantages.advantage, 0.0))
 
 
 def value_l1(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean absolute advantage: the score of the first PLR paper."""
-    return _episode_mean(inputs, jnp.abs(inputs.advantages.advantage))
+    return episode_mean(inputs, jnp.abs(inputs.advantages.advantage))
 
 
 def signed_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean advantage."""
-    return _episode_mean(inputs, inputs.advantages.advantage)
+    return episode_mean(inputs, inputs.advantages.advantage)
 
 
 def max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean of R_max - value, with R_max the highest return ever seen on the level (MaxMC)."""
-    return _episode_mean(inputs, inputs.max_return[:, None] - inputs.rollout.value)
+    return episode_mean(inputs, inputs.max_return[:, None] - inputs.rollout.value)
 
 
 def positive_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean of max(R_max - value, 0)."""
-    return _episode_mean(inputs, jnp.maximum(inputs.max_return[:, None] - inputs.rollout.value, 0.0))
+    return episode_mean(inputs, jnp.maximum(inputs.max_return[:, None] - inputs.rollout.value, 0.0))
 
 
 def start_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """R_max - value of the first state of each episode: MaxMC for domains with dense rewards."""
     gap = inputs.max_return[:, None] - inputs.rollout.value
     first = episodes_of(inputs.rollout.done).first
-    return _episode_mean(inputs, jnp.take_along_axis(gap, first, axis=1))
+    return episode_mean(inputs, jnp.take_along_axis(gap, first, axis=1))
 
 
 def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -86,14 +86,14 @@ def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
     done = inputs.rollout.done
     length = episodes_of(done).length
     without_last = length / jnp.maximum(length - 1, 1)
-    return _episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * without_last))
+    return episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * without_last))
 
 
 def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean entropy of the policy. Needs a rollout that was collected with entropies."""
     if inputs.rollout.entropy is None:
         raise ValueError("the score 'entropy' needs a rollout with entropies")
-    return _episode_mean(inputs, inputs.rollout.entropy)
+    return episode_mean(inputs, inputs.rollout.entropy)
 
 
 def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -125,7 +125,7 @@ SCORES: dict[str, Score] = {
 """The scores by the name that the settings use."""
 
 
-def _episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
+def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
     """Mean over completed episodes (or the first or last) of the mean over their steps; 0 without any.
 
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per

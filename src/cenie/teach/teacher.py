@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.devices import side_by_side
 from cenie.teach import buffer as buffers
 from cenie.teach import measure, weight
-from cenie.teach.buffer import BufferState, Recognised, Remembered
+from cenie.teach.buffer import BufferState, Plays, Recognised, Remembered
 from cenie.teach.curriculum import (
     EDIT,
     NEW,
@@ -31,8 +31,9 @@ from cenie.teach.curriculum import (
     ReplayState,
     TeacherState,
 )
-from cenie.teach.novelty import Met, most_novel
+from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
+from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
 from cenie.types import Advantages, Level, Rollout
@@ -82,58 +83,62 @@ def ask(
     replay, editing, edit_due = curriculum.replay, curriculum.editing, state.edit_due
     if replay is None or edit_due is None:
         batch, proposal = _propose(curriculum, state, key, num_levels)
-        learn = jnp.asarray(curriculum.learn_on_new)
-        return Assignment(jnp.asarray(NEW), learn, (batch,), proposal), state
+        students_learn = jnp.asarray(curriculum.learn_on_new)
+        return Assignment(jnp.asarray(NEW), students_learn, (batch,), proposal), state
     decide_key, levels_key = jax.random.split(key)
-    replays = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
-    kind = jnp.where(edit_due, EDIT, jnp.where(replays, REPLAY, NEW))
+    replay_due = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
+    kind = jnp.where(edit_due, EDIT, jnp.where(replay_due, REPLAY, NEW))
     mix = current_mix(curriculum, state)
-    # Not `levels_key` itself for a second buffer, which would draw the same places.
+    # Not `levels_key` itself for a second buffer, which would sample the same places.
     keys = [levels_key, *(jax.random.fold_in(levels_key, n) for n in range(1, curriculum.buffers))]
     no_proposal = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(lambda key: _propose(curriculum, state, key, num_levels)[1], levels_key),
     )
-    present = [past.buffer for past in state.replays]
+    before = [replay_state.buffer for replay_state in state.replays]
 
     def new() -> tuple[list[Batch], Proposal, list[BufferState]]:
         batch, proposal = _propose(curriculum, state, levels_key, num_levels)
-        return [batch] * curriculum.buffers, proposal, present
+        return [batch] * curriculum.buffers, proposal, before
 
     def replayed() -> tuple[list[Batch], Proposal, list[BufferState]]:
-        drawn = [_draw(replay, mix, buffer, key, num_levels) for buffer, key in zip(present, keys)]
-        return [batch for batch, _ in drawn], no_proposal, [buffer for _, buffer in drawn]
+        sampled = [_sample(replay, mix, buffer, key, num_levels) for buffer, key in zip(before, keys)]
+        return [batch for batch, _ in sampled], no_proposal, [buffer for _, buffer in sampled]
 
     branches = [new, replayed]
     if editing is not None:
         branches.append(
             lambda: (
-                [_edited(editing, past, key) for past, key in zip(state.replays, keys)],
+                [_edited(editing, replay_state, key) for replay_state, key in zip(state.replays, keys)],
                 no_proposal,
-                present,
+                before,
             )
         )
     batches, proposal, after = jax.lax.switch(kind, branches)
-    learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
-    replays_after = tuple(
-        ReplayState(buffer, past.replayed) for past, buffer in zip(state.replays, after, strict=True)
+    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
+    replays = tuple(
+        ReplayState(buffer, replay_state.replayed)
+        for replay_state, buffer in zip(state.replays, after, strict=True)
     )
-    return Assignment(kind, learn, tuple(batches), proposal), dataclasses.replace(
-        state, replays=replays_after
-    )
+    assignment = Assignment(kind, students_learn, tuple(batches), proposal)
+    return assignment, dataclasses.replace(state, replays=replays)
 
 
 def tell(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
+    *,
     played: tuple[Played, ...],
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """Take in what each student played; returns the scalars worth logging. Consumes the key.
+) -> tuple[TeacherState, Metrics, list[Columns]]:
+    """Take in what each student played. Consumes the key.
 
-    A curriculum with novelty needs the points that the first student met; the devices of the `mesh`, if
+    Returns the scalars worth logging, and for each student what there is to say of each level that it
+    played: lineage and scores.
+
+    A curriculum with novelty needs the points of the first student; the devices of the `mesh`, if
     there is one, share the work on them.
 
     What follows is cut into steps of which only the second, small one depends on the length of a rollout: a
@@ -141,23 +146,39 @@ def tell(
     """
     if curriculum.replay is None:
         outcomes = tuple(each.outcomes for each in played)
-        return _source_learned(curriculum, state, assignment, outcomes, key)
-    met = _met(played[0])
-    known = recall(curriculum, state, assignment, met, mesh)
+        after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
+        return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
+    experience = _experience(played[0])
+    known = recall(curriculum, state, assignment, experience, mesh)
     verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
-    return absorb(curriculum, state, assignment, known, verdicts, key, met, mesh)
+    after, metrics, slots = absorb(
+        curriculum,
+        state,
+        assignment,
+        known=known,
+        verdicts=verdicts,
+        key=key,
+        experience=experience,
+        mesh=mesh,
+    )
+    rows = []
+    for student, verdict in enumerate(verdicts):
+        own = min(student, curriculum.buffers - 1)
+        ids = jnp.where(slots[own] >= 0, after.replays[own].buffer.ids[slots[own]], -1)
+        rows.append(_lineage(assignment.batch_of(student), ids) | _scores(known, verdict, student))
+    return after, metrics, rows
 
 
 class Known(eqx.Module):
     """What the teacher knows of the levels of an assignment before it sees what became of them.
 
     One entry for each level buffer. `max_return` is the best return so far, -inf for levels that are not
-    stored. `novelty` is that of the points under what was learned from earlier ones.
+    stored. `novelty_scores` are those of the points under what novelty has learned from earlier ones.
     """
 
     batches: tuple[Recognised, ...]
     max_return: tuple[Float[Array, " n"], ...]
-    novelty: Float[Array, " n"] | None
+    novelty_scores: Float[Array, " n"] | None
 
 
 class Verdict(eqx.Module):
@@ -176,28 +197,28 @@ def recall(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
-    met: Met | None = None,
+    experience: Experience | None = None,
     mesh: Mesh | None = None,
 ) -> Known:
     """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
 
-    def look_up(past: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
+    def look_up(replay_state: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
         found = jax.lax.cond(
             kind == REPLAY,
-            lambda: buffers.drawn_from(batch.slots),
-            lambda: buffers.recognise(past.buffer, batch.levels),
+            lambda: buffers.recognise_slots(batch.slots),
+            lambda: buffers.recognise(replay_state.buffer, batch.levels),
         )
-        return found, buffers.highest_known(past.buffer, MAX_RETURN, found)
+        return found, buffers.stored_maximum(replay_state.buffer, MAX_RETURN, found)
 
     # Every device does this and `_store` in full, which is little, rather than wait for others at every step.
     found = [
-        side_by_side(mesh, lambda _, *seen: look_up(*seen), past, batch, assignment.kind)
-        for past, batch in zip(state.replays, assignment.batches, strict=True)
+        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), replay_state, batch, assignment.kind)
+        for replay_state, batch in zip(state.replays, assignment.batches, strict=True)
     ]
-    novel = None
-    if curriculum.novelty is not None:
-        novel = curriculum.novelty.score(state.novelty, _required(met), state.replays[0].buffer)
-    return Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), novel)
+    novelty, novelty_scores = curriculum.novelty, None
+    if novelty is not None:
+        novelty_scores = novelty.score(state.novelty, _required(experience), state.replays[0].buffer)
+    return Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), novelty_scores)
 
 
 def judge(
@@ -213,7 +234,7 @@ def judge(
             rollout = with_ends(rollout)
         outcomes = episode_outcomes(rollout)
         # All plays of a level in the batch have one best return.
-        best_now = jnp.where(known.batches[own].together, outcomes.max_return, -jnp.inf).max(axis=1)
+        best_now = jnp.where(known.batches[own].same_level, outcomes.max_return, -jnp.inf).max(axis=1)
         max_return = jnp.maximum(known.max_return[own], best_now)
         inputs = ScoreInputs(rollout, advantages, outcomes, max_return, replay.config.repeated)
         first_score = None
@@ -227,48 +248,60 @@ def absorb(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
+    *,
     known: Known,
     verdicts: tuple[Verdict, ...],
     key: PRNGKeyArray,
-    met: Met | None = None,
+    experience: Experience | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics]:
-    """The third step: change the buffers, and let source and novelty learn. Consumes the key."""
+) -> tuple[TeacherState, Metrics, list[Int[Array, " n"]]]:
+    """The third step: change the buffers, and let source and novelty learn. Consumes the key.
+
+    Returns what to log, and where each level is stored in each buffer, or -1.
+    """
     replay, novelty = curriculum.replay, curriculum.novelty
     assert replay is not None
     replayed = assignment.kind == REPLAY
     mix = current_mix(curriculum, state)
-    memory = {} if novelty is None else novelty.memory(state.novelty, _required(met))
-    presents, slots, metrics = [], [], {}
-    for number, past in enumerate(state.replays):
+    memory = {} if novelty is None else novelty.memory(state.novelty, _required(experience))
+    replays, slots, metrics = [], [], {}
+    for number, replay_state in enumerate(state.replays):
         batch, verdict = assignment.batches[number], verdicts[number]
-        offered = _columns(curriculum, assignment, verdict, known.novelty)
-        kept = memory | {MAX_RETURN: verdict.max_return}
-        facts = past.buffer, assignment.kind, batch, known.batches[number], offered, kept, mix
-        present, held, stored = side_by_side(mesh, lambda _, *facts: _store(replay, *facts), *facts)
-        presents.append(ReplayState(present, jnp.where(replayed, batch.slots, past.replayed)))
-        slots.append(held)
+        remembered = memory | {MAX_RETURN: verdict.max_return}
+        plays = _plays(curriculum, assignment, verdict, known.novelty_scores, remembered)
+        buffer, stored_in, stored = side_by_side(
+            mesh,
+            lambda _, *arguments: _store(replay, *arguments),
+            replay_state.buffer,
+            assignment.kind,
+            batch,
+            known.batches[number],
+            plays,
+            mix,
+        )
+        replays.append(ReplayState(buffer, jnp.where(replayed, batch.slots, replay_state.replayed)))
+        slots.append(stored_in)
         scored = measure.batch_metrics(verdict.score, verdict.outcomes.completed)
         metrics |= _numbered(number, stored | scored)
     edit_due = jnp.zeros((), bool)
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
-    after = dataclasses.replace(state, replays=tuple(presents), edit_due=edit_due)
+    after = dataclasses.replace(state, replays=tuple(replays), edit_due=edit_due)
     if novelty is not None:
         after, learned = _novelty_learned(
-            curriculum, state, after, assignment, verdicts[0], slots[0], _required(met), key, mesh
+            curriculum, state, after, assignment, verdicts[0], slots[0], _required(experience), key, mesh
         )
         metrics |= learned
     outcomes = tuple(verdict.outcomes for verdict in verdicts)
     after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
     mix = current_mix(curriculum, after)
-    for number, past in enumerate(after.replays):
-        metrics |= _numbered(number, measure.buffer_metrics(past.buffer, mix, replay.config.priority))
-    return after, metrics | source_metrics
+    for number, replay_state in enumerate(after.replays):
+        metrics |= _numbered(number, measure.buffer_metrics(replay_state.buffer, mix, replay.config.priority))
+    return after, metrics | source_metrics, slots
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
-    """The present weights of the columns of the buffer when levels are drawn."""
+    """The present weights of the columns of the buffer when levels are sampled."""
     if state.weight is None:
         return jnp.ones(1)
     alpha = weight.alpha(curriculum.alpha, state.weight)
@@ -280,7 +313,7 @@ def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: 
     if editing.parents == "batch":
         return slots
     count = slots.shape[0]
-    # A level drawn several times is one candidate, unless there are too few different ones.
+    # A level sampled several times is one candidate, unless there are too few different ones.
     repeated = jnp.tril(slots[:, None] == slots, -1).any(axis=1)
     value = score if editing.parents == "easy" else -score
     order = jnp.lexsort((value, repeated))
@@ -292,11 +325,11 @@ def _propose(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Batch, Proposal]:
     levels, proposal = curriculum.source.propose(state.source, key, num_levels)
-    nothing = jnp.zeros(num_levels, jnp.int32)
-    return Batch(levels, nothing, nothing - 1, nothing), proposal
+    zeros = jnp.zeros(num_levels, jnp.int32)
+    return Batch(levels, zeros, zeros - 1, zeros), proposal
 
 
-def _draw(
+def _sample(
     replay: Replay, mix: Float[Array, " s"], buffer: BufferState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Batch, BufferState]:
     slots, buffer = buffers.sample(buffer, key, num_levels, mix, replay.config.priority)
@@ -304,52 +337,66 @@ def _draw(
     return Batch(levels, slots, buffer.parents[slots], buffer.generations[slots]), buffer
 
 
-def _edited(editing: Editing, past: ReplayState, key: PRNGKeyArray) -> Batch:
+def _edited(editing: Editing, replay_state: ReplayState, key: PRNGKeyArray) -> Batch:
     # The stored score: an unfinished play left it as it was, several plays of a level share one.
-    slots = select_parents(past.replayed, past.buffer.column(REGRET)[past.replayed], editing)
+    replayed, buffer = replay_state.replayed, replay_state.buffer
+    slots = select_parents(replayed, buffer.column(REGRET)[replayed], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
-    parents: Level = buffers.levels_at(past.buffer, slots)
+    parents: Level = buffers.levels_at(buffer, slots)
     return Batch(
         levels=jax.vmap(editing.edit)(jax.random.split(key, slots.shape[0]), parents),
         slots=jnp.zeros_like(slots),
-        parents=past.buffer.ids[slots],
-        generations=past.buffer.generations[slots] + 1,
+        parents=buffer.ids[slots],
+        generations=buffer.generations[slots] + 1,
     )
 
 
-def _met(played: Played) -> Met | None:
-    return None if played.points is None else Met(played.levels, played.points)
+def _lineage(batch: Batch, ids: Int[Array, " n"] | None) -> Columns:
+    """Where each level comes from; without an id it is stored nowhere."""
+    ids = jnp.full_like(batch.parents, -1) if ids is None else ids
+    return {"id": ids, "parent": batch.parents, "generation": batch.generations}
 
 
-def _required(met: Met | None) -> Met:
-    if met is None:
-        raise ValueError("a curriculum with novelty needs the points that the student met")
-    return met
+def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
+    """The scores of each level as they were when it was played, NaN where there is none."""
+    columns = {REGRET: jnp.where(verdict.outcomes.completed, verdict.score, jnp.nan)}
+    novelty = known.novelty_scores
+    if novelty is not None:
+        # Novelty is that of the first student's experience.
+        columns[NOVELTY] = novelty if student == 0 else jnp.full_like(novelty, jnp.nan)
+    return columns
 
 
-class _Offered(eqx.Module):
+def _experience(played: Played) -> Experience | None:
+    return None if played.points is None else Experience(played.levels, played.points)
+
+
+def _required(experience: Experience | None) -> Experience:
+    if experience is None:
+        raise ValueError("a curriculum with novelty needs the points of what the student played")
+    return experience
+
+
+def _plays(
+    curriculum: Curriculum,
+    assignment: Assignment,
+    verdict: Verdict,
+    novelty_scores: Float[Array, " n"] | None,
+    memory: dict[str, Float[Array, "n ..."]],
+) -> Plays:
     """The rows of a batch as the buffer wants them: one column per score, and which rows have one."""
-
-    scores: Float[Array, "n s"]
-    first_scores: Float[Array, "n s"] | None
-    valid: Bool[Array, " n"]
-
-
-def _columns(
-    curriculum: Curriculum, assignment: Assignment, verdict: Verdict, novel: Float[Array, " n"] | None
-) -> _Offered:
     valid, editing = verdict.outcomes.completed, curriculum.editing
-    if editing is not None and editing.children > 1 and novel is not None:
+    if editing is not None and editing.children > 1 and novelty_scores is not None:
         # A child without a score cannot enter, however novel it is.
-        best = most_novel(jnp.where(valid, novel, -jnp.inf), editing.children)
+        best = most_novel(jnp.where(valid, novelty_scores, -jnp.inf), editing.children)
         valid &= best | (assignment.kind != EDIT)
 
     def columns(score: Float[Array, " n"]) -> Float[Array, "n s"]:
-        values = {REGRET: score, NOVELTY: novel}
+        values = {REGRET: score, NOVELTY: novelty_scores}
         return jnp.stack([values[name] for name in curriculum.columns], axis=1)
 
-    first = None if verdict.first_score is None else columns(verdict.first_score)
-    return _Offered(columns(verdict.score), first, valid)
+    first_scores = None if verdict.first_score is None else columns(verdict.first_score)
+    return Plays(columns(verdict.score), valid, memory, first_scores)
 
 
 def _store(
@@ -358,23 +405,27 @@ def _store(
     kind: Int[Array, ""],
     batch: Batch,
     found: Recognised,
-    offered: _Offered,
-    memory: dict[str, Float[Array, "n ..."]],
+    plays: Plays,
     mix: Float[Array, " s"],
 ) -> tuple[BufferState, Int[Array, " n"], Metrics]:
     """The buffer after a rollout; where each level is stored, or -1; and how many entered, stayed to the end
     of the batch, and were known already."""
-    rows = offered.scores, offered.valid, memory
 
     def update() -> tuple[BufferState, Array, Metrics]:
-        updated = buffers.update(buffer, found, *rows, replay.config.repeated)
+        updated = buffers.update(buffer, found, plays, replay.config.repeated)
         none, repeats = jnp.zeros((), jnp.int32), buffers.count_repeats(batch.slots)
         return updated, batch.slots, {"inserted": none, "stayed": none, "duplicates": repeats}
 
     def insert() -> tuple[BufferState, Array, Metrics]:
-        lineage = batch.parents, batch.generations
         inserted, info = buffers.insert(
-            buffer, batch.levels, found, *rows, *lineage, mix, replay.config, offered.first_scores
+            buffer,
+            batch.levels,
+            found,
+            plays=plays,
+            parents=batch.parents,
+            generations=batch.generations,
+            mix=mix,
+            config=replay.config,
         )
         return (
             inserted,
@@ -396,7 +447,7 @@ def _novelty_learned(
     assignment: Assignment,
     verdict: Verdict,
     slots: Int[Array, " n"],
-    met: Met,
+    experience: Experience,
     key: PRNGKeyArray,
     mesh: Mesh | None,
 ) -> tuple[TeacherState, Metrics]:
@@ -405,33 +456,36 @@ def _novelty_learned(
     assert novelty is not None
     assert replay is not None
     assert weights is not None
-    buffer, replayed, drawn = before.replays[0].buffer, assignment.kind == REPLAY, assignment.batches[0].slots
-    change = jnp.abs(verdict.score - buffer.column(REGRET)[drawn])
+    buffer, replayed = before.replays[0].buffer, assignment.kind == REPLAY
+    sampled = assignment.batches[0].slots
+    change = jnp.abs(verdict.score - buffer.column(REGRET)[sampled])
     weights = weight.adapt(
         curriculum.alpha,
         replay.config.priority,
         weights,
         buffer=buffer,
         replayed=replayed,
-        slots=drawn,
+        slots=sampled,
         change=jnp.where(verdict.outcomes.completed & replayed, change, 0.0),
     )
-    # What the student learns from; and, while there is nothing to replay, what it meets.
+    # What the student learns from; and, while there is nothing to replay, what it plays.
     enters = replayed | buffers.is_filling(buffer, replay.config)
     # Not `key` itself: without novelty the same decisions are made with the same bits.
-    learned = novelty.learn(before.novelty, met, slots, enters, jax.random.fold_in(key, 1), mesh)
-    present = after.replays[0].buffer
-    rescored = novelty.rescore(learned, present)
+    learned = novelty.learn(
+        before.novelty, experience, slots=slots, enters=enters, key=jax.random.fold_in(key, 1), mesh=mesh
+    )
+    updated = after.replays[0].buffer
+    rescored = novelty.rescore(learned, updated)
     if rescored is not None:
-        column = present.columns.index(NOVELTY)
-        scores = present.scores.at[:, column].set(jnp.where(present.mask, rescored, 0.0))
-        present = dataclasses.replace(present, scores=scores)
-    first = ReplayState(present, after.replays[0].replayed)
+        column = updated.columns.index(NOVELTY)
+        scores = updated.scores.at[:, column].set(jnp.where(updated.mask, rescored, 0.0))
+        updated = dataclasses.replace(updated, scores=scores)
+    first = ReplayState(updated, after.replays[0].replayed)
     after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
     return after, {
         "alpha": weight.alpha(curriculum.alpha, weights),
-        "novelty_regret_correlation": measure.rank_correlation(present, REGRET, NOVELTY),
-        **novelty.metrics(learned, present),
+        "novelty_regret_correlation": measure.rank_correlation(updated, REGRET, NOVELTY),
+        **novelty.metrics(learned, updated),
     }
 
 

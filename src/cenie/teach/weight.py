@@ -1,4 +1,4 @@
-"""How much novelty counts beside regret when levels are drawn (alpha of CENIE Eq. 5)."""
+"""How much novelty counts beside regret when levels are sampled (alpha of CENIE Eq. 5)."""
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ def alpha(config: Alpha, state: WeightState) -> Float[Array, ""]:
         case Constant():
             return jnp.float32(config.value)
         case Linear():
-            passed = jnp.minimum(state.replays / config.replays, 1.0)
-            return config.start + (config.end - config.start) * passed
+            progress = jnp.minimum(state.replays / config.replays, 1.0)
+            return config.start + (config.end - config.start) * progress
         case Adaptive():
             return jax.nn.sigmoid(state.log_odds)
 
@@ -43,24 +43,22 @@ def adapt(
 ) -> WeightState:
     """After a replay: move the adaptive weight towards the ranking that chose levels of more `change`.
 
-    Each ranking gets the change of the drawn levels, weighted by how much likelier it alone would have
-    drawn them than the mixture did (as if it had drawn the batch itself), and the log-odds move by the
-    normalised difference. `buffer` is the one from which the batch was drawn.
+    Each ranking gets the change of the replayed levels, weighted by how much likelier it alone would have
+    sampled them than the mixture did (as if it had chosen the batch itself), and the log-odds move by the
+    normalised difference. `buffer` is the one from which the batch was sampled.
     """
     replays = state.replays + replayed
     if not isinstance(config, Adaptive):
         return WeightState(replays, state.log_odds)
-    regret, novel = (
-        priority.transformed(
-            column, priority.ranks(column, buffer.ids, buffer.mask, priorities), buffer.mask, priorities
-        )[slots]
-        for column in (buffer.column(REGRET), buffer.column(NOVELTY))
+    by_regret, by_novelty = (
+        priority.score_probabilities(buffer.column(name), buffer.ids, buffer.mask, priorities)[slots]
+        for name in (REGRET, NOVELTY)
     )
     weight = jax.nn.sigmoid(state.log_odds)
-    mixture = jnp.maximum(weight * novel + (1.0 - weight) * regret, jnp.finfo(jnp.float32).tiny)
-    for_novelty, for_regret = (jnp.sum(change * part / mixture) for part in (novel, regret))
-    total = for_novelty + for_regret
-    moved = state.log_odds + config.rate * (for_novelty - for_regret) / jnp.where(total > 0, total, 1.0)
+    mixture = jnp.maximum(weight * by_novelty + (1.0 - weight) * by_regret, jnp.finfo(jnp.float32).tiny)
+    novelty_gain, regret_gain = (jnp.sum(change * part / mixture) for part in (by_novelty, by_regret))
+    total = novelty_gain + regret_gain
+    moved = state.log_odds + config.rate * (novelty_gain - regret_gain) / jnp.where(total > 0, total, 1.0)
     low, high = (jnp.log(edge / (1.0 - edge)) for edge in _RANGE)
     log_odds = jnp.where(replayed & jnp.isfinite(moved), jnp.clip(moved, low, high), state.log_odds)
     return WeightState(replays, log_odds)

@@ -24,7 +24,7 @@ def random_levels(seed, count, *, sides=(13, 13), occluded=False, limits=(20, 60
         values = random_level_values(rng, *sides, density=rng.uniform(0, 0.6))
         limit = int(rng.integers(*limits))
         hidden = occluded and number % 2 == 1
-        levels.append(make_level(*values, int(rng.integers(4)), time_limit=limit, occluded=hidden))
+        levels.append(make_level(*values, direction=int(rng.integers(4)), time_limit=limit, occluded=hidden))
     return levels
 
 
@@ -180,7 +180,7 @@ def test_levels_of_different_limits_and_occlusion_share_one_program():
 
 
 def test_direction_is_redrawn_only_when_asked_for():
-    level = make_level(np.zeros((5, 5), bool), (3, 3), (0, 0), 1)
+    level = make_level(np.zeros((5, 5), bool), (3, 3), (0, 0), direction=1)
     keys = jax.random.split(KEY, 64)
     for redraw, expected in ((False, {1}), (True, {0, 1, 2, 3})):
         environment = Maze(MazeConfig(redraw_direction=redraw))

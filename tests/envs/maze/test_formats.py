@@ -33,7 +33,7 @@ def equal(one, other):
 @settings(max_examples=200, deadline=None)
 def test_text_and_json_give_the_same_level_back(seed, height, width, direction, occluded):
     values = random_level_values(np.random.default_rng(seed), height, width, 0.4)
-    level = make_level(*values, direction, time_limit=1 + seed % 5000, occluded=occluded)
+    level = make_level(*values, direction=direction, time_limit=1 + seed % 5000, occluded=occluded)
     assert equal(read_level(to_text(level)), level)
     assert equal(read_level(json.dumps(to_json(level)).encode()), level)
 

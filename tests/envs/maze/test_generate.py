@@ -167,7 +167,7 @@ def repeated(level, count):
 def test_one_edit_follows_the_law_of_its_operations():
     walls = np.zeros((13, 13), bool)
     walls[:, ::2] = True
-    level = make_level(walls, (3, 3), (5, 5), 2, time_limit=9, occluded=True)
+    level = make_level(walls, (3, 3), (5, 5), direction=2, time_limit=9, occluded=True)
     count = 40_000
     after = mutate(repeated(level, count), 0, num_edits=1)
     changed = after.wall_map != walls
@@ -288,7 +288,13 @@ def test_a_level_is_built_in_a_rollout_without_restarts_and_read_from_its_final_
     def design(advance):
         designer = AnyTile(tiles=36)
         return collect(
-            environment, designer, tasks, KEY, environment.max_steps, advance=advance, keep_final_state=True
+            environment,
+            designer,
+            tasks,
+            key=KEY,
+            num_steps=environment.max_steps,
+            advance=advance,
+            keep_final_state=True,
         )
 
     rollout = design(step_only)

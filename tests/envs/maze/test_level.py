@@ -32,7 +32,7 @@ def test_an_impassable_13x13_level_has_path_170():
 
 
 def test_stack_pads_with_walls_and_keeps_the_rest():
-    small = make_level(np.zeros((2, 3), bool), (2, 1), (0, 0), 3, time_limit=7, occluded=True)
+    small = make_level(np.zeros((2, 3), bool), (2, 1), (0, 0), direction=3, time_limit=7, occluded=True)
     large = make_level(np.zeros((5, 4), bool), (0, 1), (1, 0))
     stacked = stack_levels([small, large])
     assert stacked.wall_map.shape == (2, 5, 4)

@@ -13,7 +13,7 @@ from cenie.envs.maze.level import make_level
 from cenie.envs.maze.render import gallery, png_bytes, render
 
 WALLS = np.array([[False, True, False], [False, False, False]])
-LEVEL = make_level(WALLS, (2, 0), (0, 1), 0)
+LEVEL = make_level(WALLS, (2, 0), (0, 1))
 
 
 def tile_colours(image, x, y, tile):
@@ -47,7 +47,7 @@ def test_the_domain_draws_levels_and_every_state_of_an_episode():
 
 @pytest.mark.parametrize(("direction", "axis", "sign"), [(0, 1, -1), (1, 0, -1), (2, 1, 1), (3, 0, 1)])
 def test_the_agent_points_where_it_faces(direction, axis, sign):
-    level = make_level(np.zeros((2, 2), bool), (1, 1), (0, 0), direction)
+    level = make_level(np.zeros((2, 2), bool), (1, 1), (0, 0), direction=direction)
     tile = render(level, tile=20)[20:40, 20:40]
     red = np.argwhere((tile[..., 0] > 150) & (tile[..., 2] < 100))
     # The base of the triangle is broad and lies behind, so the mass is on that side of the middle.

@@ -71,25 +71,25 @@ class MazeDesign(Environment):
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """An empty maze whose start direction is already drawn. Consumes the key."""
-        chances = jax.random.uniform(key, (NOISE + 1,))
+        uniforms = jax.random.uniform(key, (NOISE + 1,))
         state = DesignState(
             walls=jnp.zeros(self.config.size**2, bool),
             goal=jnp.int32(_MISSING),
             start=jnp.int32(_MISSING),
-            direction=choose(chances[0], 4),
+            direction=choose(uniforms[0], 4),
             budget=jnp.asarray(level.budget, jnp.int32),
             time=jnp.int32(0),
         )
-        return self._observe(chances[1:], state), state
+        return self._observe(uniforms[1:], state), state
 
     def step(self, key: PRNGKeyArray, level: DesignTask, state: DesignState, action: Int[Array, ""]) -> Step:
         """Place one thing at the tile. Consumes the key."""
-        chances = jax.random.uniform(key, (NOISE + 1,))
+        uniforms = jax.random.uniform(key, (NOISE + 1,))
         scaled = level.budget * action // self.config.size**2
         budget = jnp.where(level.uniform & (state.time == 0), scaled, state.budget)
         is_wall, is_goal, is_start = state.time < budget, state.time == budget, state.time == budget + 1
         cleared = state.walls.at[action].set(False)
-        started, start = place_start(chances[0], state.walls, state.goal, action)
+        started, start = place_start(uniforms[0], state.walls, state.goal, action)
         walls = jnp.where(is_wall, state.walls.at[action].set(True), state.walls)
         walls = jnp.where(is_goal, cleared, jnp.where(is_start, started, walls))
         state = DesignState(
@@ -101,8 +101,8 @@ class MazeDesign(Environment):
             time=state.time + 1,
         )
         finished = state.time >= level.budget + 2
-        no = jnp.zeros((), bool)
-        return Step(self._observe(chances[1:], state), state, jnp.float32(0.0), finished, no, no)
+        false = jnp.zeros((), bool)
+        return Step(self._observe(uniforms[1:], state), state, jnp.float32(0.0), finished, false, false)
 
     def finished_level(self, state: DesignState) -> MazeLevel:
         """The maze of a finished design."""

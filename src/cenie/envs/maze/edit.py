@@ -31,22 +31,22 @@ def edit(
     """
     width = level.wall_map.shape[1]
     # One draw for all: each random function called adds about a second of compile time.
-    chances = jax.random.uniform(key, (2 * num_edits + 2,))
-    goal_chance, start_chance = chances[:2]
-    tiles = choose(chances[2 : 2 + num_edits], level.wall_map.size)
-    kinds = choose(chances[2 + num_edits :], len(operations))
+    uniforms = jax.random.uniform(key, (2 * num_edits + 2,))
+    goal_uniform, start_uniform = uniforms[:2]
+    tiles = choose(uniforms[2 : 2 + num_edits], level.wall_map.size)
+    kinds = choose(uniforms[2 + num_edits :], len(operations))
     repeated = jnp.any(jnp.tril(tiles[:, None] == tiles[None, :], k=-1), axis=1)
 
     def apply(draft: _Draft, change: tuple[Array, Array, Array]) -> tuple[_Draft, None]:
         tile, kind, skip = change
         put = {name: kind == index for index, name in enumerate(operations)}
-        no = jnp.zeros((), bool)
+        false = jnp.zeros((), bool)
         goal = jnp.where(draft.goal == tile, _MISSING, draft.goal)
         start = jnp.where(draft.start == tile, _MISSING, draft.start)
         changed = _Draft(
-            draft.walls.at[tile].set(put.get("wall", no)),
-            jnp.where(put.get("goal", no), tile, goal),
-            jnp.where(put.get("agent", no), tile, start),
+            draft.walls.at[tile].set(put.get("wall", false)),
+            jnp.where(put.get("goal", false), tile, goal),
+            jnp.where(put.get("agent", false), tile, start),
         )
         return jax.tree.map(lambda old, new: jnp.where(skip, old, new), draft, changed), None
 
@@ -56,8 +56,8 @@ def edit(
         jnp.asarray(level.start[1] * width + level.start[0], jnp.int32),
     )
     draft, _ = jax.lax.scan(apply, draft, (tiles, kinds, repeated))
-    walls, goal = _replace(goal_chance, draft.walls, draft.goal, taken=draft.start)
-    walls, start = _replace(start_chance, walls, draft.start, taken=goal)
+    walls, goal = _replace(goal_uniform, draft.walls, draft.goal, taken=draft.start)
+    walls, start = _replace(start_uniform, walls, draft.start, taken=goal)
     return MazeLevel(
         wall_map=walls.reshape(level.wall_map.shape),
         goal=tile_to_place(goal, width),
@@ -69,8 +69,8 @@ def edit(
 
 
 def _replace(
-    chance: Float[Array, ""], walls: Bool[Array, " tiles"], tile: Int[Array, ""], taken: Int[Array, ""]
+    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], tile: Int[Array, ""], taken: Int[Array, ""]
 ) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
-    """The tile, or the free one that `chance` decides on if it is missing, with no wall on it."""
-    tile = jnp.where(tile == _MISSING, random_free_tile(chance, walls, taken), tile)
+    """The tile, or the free one that `uniform` decides on if it is missing, with no wall on it."""
+    tile = jnp.where(tile == _MISSING, random_free_tile(uniform, walls, taken), tile)
     return walls.at[tile].set(False), tile

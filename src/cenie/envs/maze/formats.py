@@ -58,7 +58,7 @@ def from_text(text: str, *, time_limit: int = 250) -> MazeLevel:
     goal = _only(tiles == "G", "goal 'G'")
     start = _only(np.isin(tiles, list(_ARROWS)), f"start, one of '{_ARROWS}'")
     direction = _ARROWS.index(tiles[start[1], start[0]])
-    return make_level(tiles == "#", goal, start, direction, **{"time_limit": time_limit, **header})
+    return make_level(tiles == "#", goal, start, direction=direction, **{"time_limit": time_limit, **header})
 
 
 def to_json(level: MazeLevel) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def from_json(data: Any) -> MazeLevel:
         _rectangle(data["walls"], "01") == "1",
         _place(data["goal"], "goal"),
         _place(data["start"], "start"),
-        _whole(data["direction"], "direction", 3),
+        direction=_whole(data["direction"], "direction", 3),
         time_limit=_whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
         occluded=data["occluded"],
     )
@@ -110,9 +110,9 @@ def _rectangle(rows: list[Any], alphabet: str) -> np.ndarray:
             raise ValueError(
                 f"all rows must be equally long: row 0 has {len(rows[0])}, row {number} {len(row)}"
             )
-        strange = set(row) - set(alphabet)
-        if strange:
-            raise ValueError(f"row {number} has {sorted(strange)[0]!r}; allowed are '{alphabet}'")
+        unknown = set(row) - set(alphabet)
+        if unknown:
+            raise ValueError(f"row {number} has {sorted(unknown)[0]!r}; allowed are '{alphabet}'")
     return np.array([list(row) for row in rows])
 
 

@@ -20,48 +20,48 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     Walls are drawn with replacement, and the goal and the start remove a wall they land on, so a level
     has fewer walls than its budget; with `replacement = False` it has exactly as many.
     """
-    tiles, most = config.size**2, BUDGETS[name]
+    tiles, max_walls = config.size**2, BUDGETS[name]
     # One draw for all: each random function called adds about a second of compile time.
-    chances = jax.random.uniform(key, (3 + (most + 2 if config.replacement else tiles),))
-    budget_chance, direction_chance, repair_chance, *_ = chances
+    uniforms = jax.random.uniform(key, (3 + (max_walls + 2 if config.replacement else tiles),))
+    budget_uniform, direction_uniform, repair_uniform, *_ = uniforms
     if config.replacement:
-        drawn = choose(chances[3:], tiles)
+        sampled_tiles = choose(uniforms[3:], tiles)
     else:
-        drawn = jnp.argsort(chances[3:])[: most + 2].astype(jnp.int32)
+        sampled_tiles = jnp.argsort(uniforms[3:])[: max_walls + 2].astype(jnp.int32)
     if name != "uniform60":
-        budget = jnp.int32(most)
+        budget = jnp.int32(max_walls)
     elif config.coupled_budget:
-        budget = most * drawn[0] // tiles
+        budget = max_walls * sampled_tiles[0] // tiles
     else:
-        budget = choose(budget_chance, most)
-    used = jnp.arange(most + 2) < budget
-    walls = jnp.zeros(tiles, bool).at[drawn].max(used)
+        budget = choose(budget_uniform, max_walls)
+    used = jnp.arange(max_walls + 2) < budget
+    walls = jnp.zeros(tiles, bool).at[sampled_tiles].max(used)
     # The goal and the start are the first two draws that no wall has used.
-    goal, start = drawn[budget], drawn[budget + 1]
-    walls, start = place_start(repair_chance, walls.at[goal].set(False), goal, start)
-    return assemble(walls, goal, start, choose(direction_chance, 4), config)
+    goal, start = sampled_tiles[budget], sampled_tiles[budget + 1]
+    walls, start = place_start(repair_uniform, walls.at[goal].set(False), goal, start)
+    return assemble(walls, goal, start, choose(direction_uniform, 4), config)
 
 
-def choose(chance: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:
+def choose(uniform: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:
     """Whole numbers from 0 to `options - 1`, evenly, from numbers that are uniform in [0, 1)."""
-    return (chance * options).astype(jnp.int32)
+    return (uniform * options).astype(jnp.int32)
 
 
 def place_start(
-    chance: Float[Array, ""], walls: Bool[Array, " tiles"], goal: Int[Array, ""], wish: Int[Array, ""]
+    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], goal: Int[Array, ""], wanted: Int[Array, ""]
 ) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
-    """Put the agent on the wished tile, removing a wall there; on a random empty tile if the goal is there.
+    """Put the agent on the wanted tile, removing a wall there; on a random empty tile if the goal is there.
 
-    `chance` is uniform in [0, 1) and decides which empty tile.
+    `uniform`, a number in [0, 1), decides which empty tile.
     """
-    start = jnp.where(wish == goal, random_free_tile(chance, walls, goal), wish)
+    start = jnp.where(wanted == goal, random_free_tile(uniform, walls, goal), wanted)
     return walls.at[start].set(False), start
 
 
 def random_free_tile(
-    chance: Float[Array, ""], walls: Bool[Array, " tiles"], taken: Int[Array, ""]
+    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], taken: Int[Array, ""]
 ) -> Int[Array, ""]:
-    """The tile without a wall and not `taken` that `chance`, uniform in [0, 1), decides on.
+    """The tile without a wall and not `taken` that `uniform`, a number in [0, 1), decides on.
 
     If walls have left no such tile, any tile that is not `taken`; the caller removes its wall.
     """
@@ -69,7 +69,7 @@ def random_free_tile(
     free = others & ~walls
     free = jnp.where(jnp.any(free), free, others)
     rank = jnp.cumsum(free)
-    return jnp.sum(rank <= choose(chance, rank[-1]), dtype=jnp.int32)
+    return jnp.sum(rank <= choose(uniform, rank[-1]), dtype=jnp.int32)
 
 
 def assemble(

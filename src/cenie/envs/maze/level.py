@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
+from cenie.envs.base import stack_equal
+
 AnyArray = Array | np.ndarray
 Place = Sequence[int] | np.ndarray
 """Coordinates (x, y) on the host."""
@@ -35,8 +37,8 @@ def make_level(
     wall_map: np.ndarray,
     goal: Place,
     start: Place,
-    direction: int = 0,
     *,
+    direction: int = 0,
     time_limit: int = 250,
     occluded: bool = False,
 ) -> MazeLevel:
@@ -89,7 +91,7 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
         return eqx.tree_at(lambda level: level.wall_map, level, walls)
 
     same = [padded(level, shape) for level, shape in zip(levels, shapes)]
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *same)
+    return stack_equal(same)
 
 
 def statistics(level: MazeLevel) -> dict[str, Array]:
@@ -146,9 +148,10 @@ def _tile_bit(shape: tuple[int, ...], place: Int[Array, " 2"]) -> UInt32[Array, 
 
 def _neighbours(flood: UInt32[Array, "h k"]) -> UInt32[Array, "h k"]:
     """The four neighbours of every set bit; bits that leave the map fall off."""
-    one, last = jnp.uint32(1), jnp.uint32(31)
-    east = (flood << one) | jnp.pad(flood >> last, ((0, 0), (1, 0)))[:, :-1]
-    west = (flood >> one) | jnp.pad(flood << last, ((0, 0), (0, 1)))[:, 1:]
+    # The bit at the end of a word moves to the other end of the next one.
+    step, carry = jnp.uint32(1), jnp.uint32(31)
+    east = (flood << step) | jnp.pad(flood >> carry, ((0, 0), (1, 0)))[:, :-1]
+    west = (flood >> step) | jnp.pad(flood << carry, ((0, 0), (0, 1)))[:, 1:]
     south = jnp.pad(flood, ((1, 0), (0, 0)))[:-1]
     north = jnp.pad(flood, ((0, 1), (0, 0)))[1:]
     return east | west | south | north

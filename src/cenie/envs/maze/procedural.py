@@ -24,9 +24,9 @@ def perfect_maze(rng: np.random.Generator, side: int, time_limit: int | None = N
     east = [(y, x, 0, 1) for y in range(cells) for x in range(cells - 1)]
     south = [(y, x, 1, 0) for y in range(cells - 1) for x in range(cells)]
     for y, x, down, right in rng.permutation(np.array(east + south)).tolist():
-        one, other = find(y * cells + x), find((y + down) * cells + x + right)
-        if one != other:
-            root[one] = other
+        here, there = find(y * cells + x), find((y + down) * cells + x + right)
+        if here != there:
+            root[here] = there
             walls[2 * y + down, 2 * x + right] = False
     last = side - 3
     corners = [(0, 0), (last, 0), (0, last), (last, last)]
@@ -43,7 +43,7 @@ def four_rooms(rng: np.random.Generator) -> MazeLevel:
         walls[8, first + rng.integers(8)] = False
     free = np.argwhere(~walls)[:, ::-1]
     start, goal = free[rng.choice(len(free), 2, replace=False)]
-    return make_level(walls, goal, start, int(rng.integers(4)), time_limit=100, occluded=True)
+    return make_level(walls, goal, start, direction=int(rng.integers(4)), time_limit=100, occluded=True)
 
 
 def simple_crossing(rng: np.random.Generator, side: int, rivers: int) -> MazeLevel:
@@ -51,14 +51,16 @@ def simple_crossing(rng: np.random.Generator, side: int, rivers: int) -> MazeLev
 
     Works in coordinates of the full grid, in which lines and borders are both limits of rooms.
     """
-    lines = [(axis, at) for axis in (0, 1) for at in range(2, side - 2, 2)]
-    kept = [lines[number] for number in rng.permutation(len(lines))[:rivers]]
-    limits = [[0, *sorted(at for axis, at in kept if axis == own), side - 1] for own in (0, 1)]
+    lines = [(axis, offset) for axis in (0, 1) for offset in range(2, side - 2, 2)]
+    walls = [lines[number] for number in rng.permutation(len(lines))[:rivers]]
+    limits = [
+        [0, *sorted(offset for wall_axis, offset in walls if wall_axis == axis), side - 1] for axis in (0, 1)
+    ]
     grid = np.zeros((side, side), bool)
-    for axis, at in kept:
-        grid[(slice(None), at) if axis == 0 else (at, slice(None))] = True
+    for axis, offset in walls:
+        grid[(slice(None), offset) if axis == 0 else (offset, slice(None))] = True
     room = [0, 0]
-    for axis in rng.permutation([axis for axis, _ in kept]).tolist():
+    for axis in rng.permutation([axis for axis, _ in walls]).tolist():
         other = 1 - axis
         opening = [0, 0]
         opening[axis] = limits[axis][room[axis] + 1]

@@ -65,7 +65,7 @@ def oriented(level: MazeLevel, orientation: str) -> MazeLevel:
         walls = np.rot90(walls, -1)
         direction = (direction + 1) % 4
     limit, occluded = int(level.time_limit), bool(level.occluded)
-    return make_level(walls, places[0], places[1], direction, time_limit=limit, occluded=occluded)
+    return make_level(walls, places[0], places[1], direction=direction, time_limit=limit, occluded=occluded)
 
 
 def suites() -> dict[str, Callable[[], Suite]]:

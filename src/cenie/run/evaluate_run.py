@@ -18,7 +18,7 @@ from cenie.run.output import printable
 from cenie.teach.cycle import TrainState, init
 
 
-def examine(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
+def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
     """Evaluate, print the scores, and write one row per episode beside the run's own table.
 
     Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.

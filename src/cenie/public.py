@@ -1,0 +1,31 @@
+# mypy: implicit-reexport
+"""What `import cenie` offers: every public name once, with its home. Loaded when one is first used."""
+
+from cenie.bridges.environment import as_level
+from cenie.bridges.features import state_action_features
+from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
+from cenie.bridges.jaxued import from_jaxued
+from cenie.bridges.teacher import Teacher
+from cenie.envs.base import Design, Domain, Environment, ParameterSpace, Renderer, Suite, SuiteEntry
+from cenie.envs.check import check_environment
+from cenie.envs.domains import DomainEntry
+from cenie.envs.parameters import Parameters, parameter_domain
+from cenie.run.build import Parts, build
+from cenie.run.config import Config
+from cenie.run.directory import RunDirectoryError
+from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
+from cenie.run.library import load_run, preset, train
+from cenie.run.opened import Run
+from cenie.run.records import read_snapshot
+from cenie.settings import SettingsError
+from cenie.spaces import Box, Discrete
+from cenie.student.actions import Categorical, DiagonalGaussian
+from cenie.student.networks import Decision, Network
+from cenie.teach.buffer import BufferState, Remembered
+from cenie.teach.curriculum import Curriculum, Editing, Replay
+from cenie.teach.cycle import cycle, cycles, init
+from cenie.teach.novelty import Experience, Novelty
+from cenie.teach.played import Outcomes
+from cenie.teach.scores import Score, ScoreInputs, episode_mean
+from cenie.teach.source import RandomSource, Source
+from cenie.types import Step

@@ -1,0 +1,114 @@
+"""A run directory, opened in Python. Nothing in it is changed, so that a run may go on meanwhile."""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cenie.envs.base import Domain
+from cenie.run import checkpoint
+from cenie.run.build import Parts, build, place
+from cenie.run.checkpoint import Loaded
+from cenie.run.config import Config
+from cenie.run.continuation import check_belongs, check_checkpoints
+from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
+from cenie.run.metrics import Evaluation, read_evaluations, read_rows
+from cenie.run.records import read_levels, snapshots_of
+from cenie.student.networks import Network
+from cenie.teach.cycle import Setup, TrainState, init
+from cenie.teach.stored import StoredLevels, stored_levels
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run has left behind so far. Every part is read when it is first asked for, and kept.
+
+    A part that is damaged raises `RunDirectoryError` with the reason; the others can still be read. Newer
+    checkpoints that could not be used are named in `passed_over`.
+    """
+
+    path: Path
+    config: Config
+    parts: Parts = field(default_factory=Parts)
+
+    @functools.cached_property
+    def _built(self) -> tuple[Domain, Setup]:
+        return build(self.config, self.parts)
+
+    @property
+    def domain(self) -> Domain:
+        return self._built[0]
+
+    @property
+    def setup(self) -> Setup:
+        """The fixed parts of the training cycle, for `cenie.cycles(run.setup, run.state, ...)`."""
+        return self._built[1]
+
+    @functools.cached_property
+    def _loaded(self) -> Loaded:
+        directory, config = RunDirectory(self.path), self.config
+        check_checkpoints(config, directory)
+        like, belongs = init(self.setup, config.seed), functools.partial(check_belongs, config)
+        loaded = checkpoint.load_newest(directory.checkpoints, like, belongs)
+        if loaded is None:
+            raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
+        return loaded
+
+    @functools.cached_property
+    def state(self) -> TrainState:
+        """Everything the run knew at its newest checkpoint."""
+        return place(self.setup, self._loaded.tree)
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Which newer checkpoints are damaged, and how."""
+        return self._loaded.skipped
+
+    @property
+    def network(self) -> Network:
+        """The student; the first one, if there are several."""
+        return self.networks[0]
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        return tuple(student.network for student in self.state.students)
+
+    @functools.cached_property
+    def buffer(self) -> StoredLevels | None:
+        """The level buffer at the newest checkpoint; None if the method has none."""
+        return stored_levels(self.setup.curriculum, self.state.teacher)
+
+    @functools.cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """A row for each training cycle. What was not finite, which the file writes as null, is NaN."""
+        rows = read_rows(RunDirectory(self.path).metrics)
+        return [{name: math.nan if value is None else value for name, value in row.items()} for row in rows]
+
+    @functools.cached_property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluations before, during and after training, each with a row for every episode."""
+        return read_evaluations(RunDirectory(self.path).evaluations)
+
+    @functools.cached_property
+    def later_evaluations(self) -> dict[str, list[Evaluation]]:
+        """Those of `cenie evaluate`, by the names of their files."""
+        return {file.name: read_evaluations(file) for file in sorted(self.path.glob("evaluation-*.csv"))}
+
+    @functools.cached_property
+    def played_levels(self) -> dict[str, np.ndarray]:
+        """The columns of `levels.csv`: a row for each level that was played in a recorded cycle."""
+        return read_levels(RunDirectory(self.path).levels)
+
+    @property
+    def snapshots(self) -> dict[int, Path]:
+        """The snapshots of points and level buffer by their cycles; `cenie.read_snapshot` opens one."""
+        return snapshots_of(RunDirectory(self.path).snapshots)
+
+    @functools.cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """What the run came to; None while it is not finished."""
+        path = RunDirectory(self.path).summary
+        return read_json(path) if path.exists() else None
