@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.envs.base import batched_reset
 from cenie.envs.reset import step_and_restart
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker
@@ -42,13 +41,13 @@ def ours(count: int) -> Callable[[], object]:
         jnp.full(count, 2000, jnp.int32),
     )
     courses = jax.jit(jax.vmap(walker.prepare))(levels)
-    _, states = batched_reset(walker, jax.random.key(0), courses)
+    _, states = jax.vmap(walker.reset)(jax.random.split(jax.random.key(0), count), courses)
 
     def run(key: jax.Array, states):
         def step(states, key):
             action_key, step_key = jax.random.split(key)
             actions = jax.random.uniform(action_key, (count, 4), minval=-1.0, maxval=1.0)
-            made, _ = step_and_restart(walker, step_key, courses, states, actions)
+            made, _ = step_and_restart(walker, jax.random.split(step_key, (count, 2)), courses, states, actions)
             return made.state, (made.observation, made.reward, made.terminated)
 
         return jax.lax.scan(step, states, jax.random.split(key, STEPS))

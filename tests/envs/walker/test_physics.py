@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cenie.envs.base import batched_reset
 from cenie.envs.walker import body
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker, WalkerState, course_of
@@ -82,7 +81,7 @@ def test_an_episode_begins_as_in_box2d_whatever_the_push():
         walker, observation = box2d.made(False, 7, push)
         x, y, boxes = box2d.terrain(walker)
         courses = courses_of(x[None], y[None], boxes[None], push)
-        first, states = batched_reset(WALKER, jax.random.key(0), courses)
+        first, states = jax.vmap(WALKER.reset)(jax.random.split(jax.random.key(0), 1), courses)
         pose, velocity, impulse, contact = box2d.state(walker)
         np.testing.assert_allclose(states.pose[0], pose, atol=1e-5)
         np.testing.assert_allclose(states.velocity[0], velocity, atol=1e-5)

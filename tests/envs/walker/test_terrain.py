@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel, make_level, stack_levels
+from cenie.envs.base import stack_equal
+from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel, make_level
 from cenie.envs.walker.terrain import (
     BASE,
     BOXES,
@@ -35,7 +36,7 @@ def terrains():
     compiled = jax.jit(jax.vmap(terrain_of))
 
     def make(first_seed=0, **parameters):
-        levels = stack_levels([make_level(first_seed, **parameters)] * BATCH)
+        levels = stack_equal([make_level(first_seed, **parameters)] * BATCH)
         seeds = np.arange(first_seed, first_seed + BATCH, dtype=np.uint32)
         levels = eqx.tree_at(lambda levels: levels.seed, levels, seeds)
         return jax.tree.map(np.asarray, compiled(levels))
@@ -88,6 +89,7 @@ def test_terrains_follow_the_rules_told_twice(build):
 
 @pytest.mark.parametrize("hardcore", [False, True])
 def test_gym_terrains_are_those_of_gymnasium(build, hardcore):
+    pytest.importorskip("Box2D")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from gymnasium.envs.box2d.bipedal_walker import BipedalWalker
@@ -179,7 +181,7 @@ def test_worst_case_of_boxes_fits(build):
     points[182:] = (0.5, 0.9, 0.99, 0.0, 0.0)
     level = make_level(0, **WORST)
     levels, chances = random_levels()
-    levels = stack_levels([level] * BATCH)
+    levels = stack_equal([level] * BATCH)
     chances = Chances(jnp.broadcast_to(points, chances.points.shape), chances.push)
     found = jax.tree.map(np.asarray, build(levels, chances))
     assert found.num_boxes[0] == 46

@@ -1,9 +1,6 @@
-"""The walker's level, how levels are stacked, and what the logs say about one."""
-
-from collections.abc import Sequence
+"""The walker's level, and what the logs say about one."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
@@ -77,11 +74,6 @@ def make_level(
         np.array(hardcore, bool),
         np.array(time_limit, np.int32),
     )
-
-
-def stack_levels(levels: Sequence[WalkerLevel]) -> WalkerLevel:
-    """Stack levels along a new leading axis of host arrays."""
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *levels)
 
 
 def statistics(level: WalkerLevel) -> dict[str, Array]:

@@ -17,13 +17,15 @@ from cenie.envs.walker.level import WalkerLevel
 POINTS = 200
 """Points of the ground line."""
 BOXES = 48
-"""More boxes than any level has, unless it draws several pits of no width at all (a chance of 1e-7 each)."""
+"""More than any level has, unless it draws several pits of no width (each has a chance of 1e-7)."""
 STEP = 14 / 30
 """The distance of two points in x, and the unit of all heights and widths of a level."""
 BASE = 400 / 30 / 4
 """The height of the ground at the start."""
 START_PAD = 20
 """Points before the first obstacle, all at the height of the start."""
+FINISH = (POINTS - 10) * STEP
+"""Where the course ends."""
 PUSH = 5.0
 """The largest force in x on the hull in the first step."""
 
