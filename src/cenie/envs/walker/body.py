@@ -1,12 +1,10 @@
-"""The walker's bodies and joints: shapes, masses and where everything is at the start.
+"""The walker's bodies and joints: shapes and masses.
 
-Bodies are in the order hull, upper leg 0, lower leg 0, upper leg 1, lower leg 1; joints in the order of actions:
-hip 0, knee 0, hip 1, knee 1. All are rigid, and collide with the ground only.
+Bodies are in the order hull, upper leg 0, lower leg 0, upper leg 1, lower leg 1; joints in that of the
+actions: hip 0, knee 0, hip 1, knee 1. All are rigid, and collide with the ground only.
 """
 
 import numpy as np
-
-from cenie.envs.walker.terrain import BASE, STEP
 
 UNIT = 1 / 30
 HULL = np.array([(-30, 9), (6, 9), (34, 1), (34, -8), (-30, -8)]) * UNIT
@@ -50,17 +48,3 @@ LOWER_LIMITS = np.array([-0.8, -1.6, -0.8, -1.6])
 UPPER_LIMITS = np.array([1.1, -0.1, 1.1, -0.1])
 MOTOR_SPEEDS = np.array([4.0, 6.0, 4.0, 6.0])
 MOTOR_TORQUE = 80.0
-
-
-
-def _start() -> np.ndarray:
-    x, y = STEP * 20 / 2, BASE + 2 * LEG_HEIGHT
-    poses = [(*(np.array([x, y]) + HULL_CENTRE), 0.0)]
-    for side in (-1, 1):
-        poses.append((x, y - LEG_HEIGHT / 2 - LEG_DOWN, side * 0.05))
-        poses.append((x, y - LEG_HEIGHT * 3 / 2 - LEG_DOWN, side * 0.05))
-    return np.array(poses)
-
-
-START = _start()
-"""Centres of mass and angles before the first step: the joints do not fit yet, as in the original."""

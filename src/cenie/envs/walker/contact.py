@@ -1,7 +1,7 @@
 """Where legs touch the ground: Box2D's contact points of rectangles with edges and boxes.
 
-Edges and boxes are both rectangles here, edges without a thickness: "things". All arrays have the environments,
-or single legs of them, as their last axis ("lanes").
+Edges and boxes are both rectangles here, edges without a thickness: "things". All arrays have the
+environments, or single legs of them, as their last axis ("lanes").
 """
 
 from typing import NamedTuple
@@ -59,7 +59,8 @@ class Manifold(NamedTuple):
     ground (the plane relative to the centre as it was) and the points are fixed in the frame of the leg.
     """
 
-    count: Array
+    total: Array
+    """How many points there are."""
     on_leg: Array
     normal: Pair
     plane: Array
@@ -97,9 +98,12 @@ def near(
     boxes = jnp.minimum(first + column(NEAR_BOXES), ground.boxes.shape[1] - 1)
     edge_index = cell + column(edges)
     index = jnp.concatenate((edge_index, POINTS - 1 + boxes))
-    fields = [ground.things.at[lane, index, k].get(mode="promise_in_bounds") for k in range(6)]
+    mid_x, mid_y, axis_x, axis_y, half, thickness = (
+        ground.things.at[lane, index, k].get(mode="promise_in_bounds") for k in range(6)
+    )
     number = jnp.concatenate((edge_index % 16, 16 + boxes % 8))
-    return Things(fields[0] - x, fields[1] - y, *fields[2:], index >= POINTS - 1, number)
+    is_box = index >= POINTS - 1
+    return Things(mid_x - x, mid_y - y, axis_x, axis_y, half, thickness, is_box, number)
 
 
 def reach(cos: Array, sin: Array, half_width: Array) -> Array:
@@ -121,7 +125,7 @@ def apart(things: Things, x: Array, y: Array, cos: Array, sin: Array, half_width
     return jnp.maximum(jnp.maximum(across, along), jnp.maximum(of_width, of_height))
 
 
-def in_slot(things: Things, chosen: Bool[Array, "things *lanes"]) -> Things:
+def in_slot(things: Things, chosen: Bool[Array, "things ..."]) -> Things:
     """The one thing that is chosen, for each lane."""
 
     def picked(values: Array) -> Array:
@@ -132,7 +136,7 @@ def in_slot(things: Things, chosen: Bool[Array, "things *lanes"]) -> Things:
     return jax.tree.map(picked, things)
 
 
-def slots_of(close: Bool[Array, "things *lanes"], count: int) -> list[Bool[Array, "things *lanes"]]:
+def slots_of(close: Bool[Array, "things ..."], count: int) -> list[Bool[Array, "things ..."]]:
     """For each slot, which thing is in it: the close ones, the last of them first."""
     taken = jnp.cumsum(close[::-1], 0)[::-1]
     return [close & (taken == slot + 1) for slot in range(count)]
@@ -164,7 +168,7 @@ def _clip(first: _Point, second: _Point, d1: Array, d2: Array, corner: Array) ->
 
 
 def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Array) -> Manifold:
-    """Contact points of legs with one thing each, seen from the centre of the leg; in the frame of the leg."""
+    """Contact points of legs with one thing each, which is seen from the centre of the leg."""
     w, h = half_width, HALF_HEIGHT
     is_box = thing.is_box
     px, py = cos * thing.x + sin * thing.y, cos * thing.y - sin * thing.x
@@ -260,11 +264,10 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
     )
 
 
-def touched_bits(manifolds: list[Manifold]) -> Array:
-    """What legs touch, as bits that mean the same edge or box in the next step too."""
+def touched_bits(manifold: Manifold) -> Array:
+    """What legs touch, as bits that mean the same edge or box in the next step too. Slots are in front."""
     # Distinct bits, so the sum is their union.
-    bits = [jnp.where(m.count > 0, jnp.left_shift(1, m.number), 0) for m in manifolds]
-    return sum(bits[1:], bits[0])
+    return jnp.where(manifold.total > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
 
 
 class Impact(NamedTuple):

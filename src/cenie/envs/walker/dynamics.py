@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cenie.envs.reset import ObservingEnvironment
@@ -13,7 +14,6 @@ from cenie.envs.walker.body import (
     MOTOR_SPEEDS,
     MOTOR_TORQUE,
     REFERENCE_ANGLES,
-    START,
 )
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, apart, ground_of, near, reach
@@ -24,11 +24,12 @@ from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
     INVERSE_INERTIAS,
     INVERSE_MASSES,
-    POSITION_SWEEPS,
+    LOWER,
     TIME_STEP,
     Problem,
     solve,
 )
+from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
 from cenie.envs.walker.terrain import POINTS, STEP, Terrain, terrain_of
 from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
 from cenie.spaces import Space
@@ -86,12 +87,10 @@ class Walker(ObservingEnvironment):
         """Begin an episode, always in the same way: the push of the first step is part of the level."""
         return self.observe(level, level.start), level.start
 
-    def step(
-        self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]
-    ) -> Step:
+    def step(self, key: PRNGKeyArray, level: Course, state: WalkerState, action: Float[Array, " 4"]) -> Step:
         """Advance one step; deterministic. Pays progress, less the torque used, and -100 for a fall."""
         before = _shaping(state)
-        state, falls = _advance(level.ground, state, jnp.asarray(action, jnp.float32), jnp.float32(0.0))
+        state, falls = _advance(level.ground, state, jnp.asarray(action, jnp.float32))
         x = hull_origin(state)[0]
         torque = jnp.minimum(jnp.abs(action), 1.0).sum()
         reward = _shaping(state) - before - 0.00035 * MOTOR_TORQUE * torque
@@ -108,19 +107,24 @@ class Walker(ObservingEnvironment):
 
 def course_of(terrain: Terrain) -> Course:
     """Prepare a terrain."""
-    still = WalkerState(
-        jnp.asarray(START.T, jnp.float32),
-        jnp.zeros((3, 5)),
-        jnp.zeros((4, 4)),
-        jnp.zeros(4, jnp.int32),
-        jnp.zeros(4, bool),
+    return Course(terrain.time_limit, ground_of(terrain.x, terrain.y, terrain.boxes), _start(terrain.push))
+
+
+def _start(push: Float[Array, ""]) -> WalkerState:
+    def at_push(table: np.ndarray) -> Array:
+        part = jnp.abs(push) / PUSHES[2]
+        return table[1] + part * (jnp.where(push < 0, table[0], table[2]) - table[1])
+
+    return WalkerState(
+        at_push(POSES),
+        at_push(VELOCITIES),
+        at_push(IMPULSES),
+        jnp.asarray(TOUCHED),
+        jnp.asarray(CONTACTS),
         jnp.zeros((SLOTS, 2, 4), jnp.int32),
         jnp.zeros((SLOTS, 4, 4)),
-        jnp.int32(-1),
+        jnp.int32(0),
     )
-    ground = ground_of(terrain.x, terrain.y, terrain.boxes)
-    start, _ = _advance(ground, still, jnp.zeros(4), jnp.asarray(terrain.push, jnp.float32))
-    return Course(terrain.time_limit, ground, start)
 
 
 def hull_origin(state: WalkerState) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -156,9 +160,11 @@ def _first(tree: PyTree) -> PyTree:
 
 @over_lanes
 def _advance(
-    ground: Ground, state: WalkerState, action: Float[Array, "n 4"], push: Float[Array, " n"]
+    ground: Ground, state: WalkerState, action: Float[Array, "n 4"]
 ) -> tuple[WalkerState, Bool[Array, " n"]]:
     """One step of the physics for a batch, and whether the hull touched the ground in it."""
+    # The kernels of the solver cannot take constants: nothing here is one, for the compiler.
+    ground, state, action = jax.lax.optimization_barrier((ground, state, action))
     old, action = _last(state), action.T
     pose, count = old.pose, action.shape[-1]
     hull_at_start = hull_distance(ground, *pose[:, 0])
@@ -171,24 +177,22 @@ def _advance(
     start_distance = apart(things, zero, zero, cos, sin, half_width)
     close = start_distance <= SKIN
 
-    velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY).at[0, 0].add(TIME_STEP * INVERSE_MASSES[0] * push)
+    velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY)
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
     problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
-    # Most walkers touch the ground with one thing per lower leg, and fit after a sweep or two.
-    simple = solve(problem, 0, 1, 2)
+    # Most walkers touch at most one thing, with their lower legs only.
+    simple = solve(problem, LOWER, 1)
     number = close.sum(0)
-    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1) | ~simple.fits
-    solved = on_few(lambda few: solve(few, 2, SLOTS, POSITION_SWEEPS), few, problem, simple, max(16, count // 8))
+    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
+    solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, max(16, count // 8))
 
     bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)
     new = solved.pose
     new_x, new_y, new_angle = new[:, 1:]
     new_cos, new_sin = jnp.cos(new_angle), jnp.sin(new_angle)
-    left = jnp.minimum(
-        x - reach(cos, sin, half_width), new_x - reach(new_cos, new_sin, half_width)
-    )
+    left = jnp.minimum(x - reach(cos, sin, half_width), new_x - reach(new_cos, new_sin, half_width))
     things = near(ground, lane, x, y, left - SKIN, _SWEEP_EDGES)
     end_distance = apart(things, new_x - x, new_y - y, new_cos, new_sin, half_width)
     few = (start_distance < _CLOSEST).any(0) | (end_distance < _CLOSEST).any(0)
@@ -199,7 +203,7 @@ def _advance(
     arguments = legs, half_width, masses, inertias, things
     single_legs = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 4 * count), arguments)
     stopped = on_few(
-        lambda few: stop_at_ground(*few, TIME_STEP),
+        lambda few: stop_at_ground(few[0], few[1], few[2], few[3], few[4], TIME_STEP),
         few.reshape(4 * count),
         single_legs,
         single_legs[0],
@@ -214,10 +218,8 @@ def _advance(
     velocity = jnp.concatenate((solved.velocity[:, :1], leg_velocity), 1)
     hull_at_end = hull_distance(ground, *new[:, 0])
     falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
-    state = WalkerState(
-        new, velocity, solved.impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
-    )
-    return _first(state), falls
+    parts = new, velocity, solved.impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
+    return WalkerState(*_first(parts)), falls
 
 
 @over_lanes

@@ -1,8 +1,8 @@
-"""Functions of a batch that stay one under `vmap`: loops run for the whole batch, and memory is laid out for it.
+"""Functions of a batch that stay one under `vmap`: loops run for all of it, and memory is laid out for it.
 
-The library writes environments for one level and leaves the batch to `vmap`, which would turn every loop that
-ends early, and every branch, into one that computes both sides for all. A function made by `over_lanes` sees all
-environments at once, however many `vmap`s are around it.
+The library writes environments for one level and leaves the batch to `vmap`, which would turn every loop
+that ends early, and every branch, into one that computes both sides for all. A function made by
+`over_lanes` sees all environments at once, however many `vmap`s are around it.
 """
 
 from collections.abc import Callable

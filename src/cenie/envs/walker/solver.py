@@ -3,7 +3,7 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from cenie.envs.walker.body import (
 )
 from cenie.envs.walker.contact import (
     SKIN,
+    SLOTS,
     Manifold,
     Memory,
     Things,
@@ -35,11 +36,12 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import one_kernel
+from cenie.envs.walker.lanes import on_few, one_kernel
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
+_FIRST_SWEEPS = 4
 SWEEP_ORDER = (3, 2, 0, 1)
 """Joints are solved in the order in which Box2D finds them: knee 1, hip 1, hip 0, knee 0."""
 SLOP = 0.005
@@ -119,16 +121,22 @@ class Impulses(NamedTuple):
 
 
 def contact_of(
-    manifold: Manifold, x: Array, y: Array, cos: Array, sin: Array, mass: Array | float, inertia: Array | float
+    manifold: Manifold,
+    x: Array,
+    y: Array,
+    cos: Array,
+    sin: Array,
+    mass: Array | float,
+    inertia: Array | float,
 ) -> Contact:
-    """The contact of a leg in a pose relative to the centre at which it was found, of inverse mass and inertia."""
+    """The contact of a leg in a pose relative to the centre at which it was found; masses are inverse."""
     (nx, ny), arms = impact(manifold, x, y, cos, sin)
     m, i = mass + 0 * nx, inertia + 0 * nx
     a1, a2 = (x * ny - y * nx for x, y in arms)
     s1, s2 = (-x * nx - y * ny for x, y in arms)
     k11, k12, k22 = m + i * a1 * a1, m + i * a1 * a2, m + i * a2 * a2
     # Points that nearly depend on each other: Box2D uses the first only.
-    block = (manifold.count == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
+    block = (manifold.total == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
     k12 = jnp.where(block, k12, 0.0)
     det = k11 * k22 - k12 * k12
     mx, my = m * nx, m * ny
@@ -141,7 +149,7 @@ def contact_of(
         (-1 / k11, -1 / k22),
         (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
         m + i * s1 * s2,
-        (jnp.where(manifold.count > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
+        (jnp.where(manifold.total > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
         (
             jnp.stack((mx, my, i * a1)),
             jnp.stack((mx, my, i * a2)),
@@ -149,6 +157,14 @@ def contact_of(
             jnp.stack((my, -mx, i * s2)),
         ),
     )
+
+
+def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
+    """Cosine and sine after a turn by up to a quarter of a circle, without a call for each number."""
+    q = angle * angle
+    s = angle * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 - q / 39916800)))))
+    c = 1 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 - q / 3628800))))
+    return cos * c - sin * s, sin * c + cos * s
 
 
 def kept(array: Array, one: Array) -> Array:
@@ -196,7 +212,7 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) 
 
 
 def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair, Triple]:
-    """Motor, then limit and anchor as a block: new impulses of motor and limit, and changes of (x, y, turn)."""
+    """Motor, then limit and anchor as a block: new impulses of the first two, changes of (x, y, turn)."""
     motor, limit = impulse
     (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
     turn = b[2] - a[2]
@@ -280,74 +296,74 @@ class Solution(NamedTuple):
     impulse: Float[Array, "4 4 n"]
     memory: Memory
     touched: Int[Array, "4 n"]
-    fits: Bool[Array, " n"]
-    """Whether the positions fit, within the sweeps that were allowed."""
 
 
-def solve(problem: Problem, uppers: int, lowers: int, sweeps: int) -> Solution:
-    """A step without continuous collision, for as many contacts of upper and lower legs, and position sweeps."""
-    pose, slots = problem.pose, problem.memory.names.shape[0]
+def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
+    """A step without continuous collision, for contacts of the given legs, so many of each."""
+    pose, lanes = problem.pose, problem.pose.shape[-1]
     one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
     joints = _joints_of(pose[2], problem.speed, problem.most, one)
-    zero = jnp.zeros_like(one)
-    manifolds: list[list[Manifold]] = [[], [], [], []]
-    contacts: list[list[Contact]] = [[], [], [], []]
-    first: list[list[Impulses]] = [[], [], [], []]
-    for legs, count in ((UPPER, uppers), (LOWER, lowers)):
-        for leg in legs:
-            things, close = jax.tree.map(lambda x, leg=leg: x[:, leg], (problem.things, problem.close))
-            memory = jax.tree.map(lambda x, leg=leg: x[:, :, leg], problem.memory)
-            cos, sin = jnp.cos(pose[2, leg + 1]), jnp.sin(pose[2, leg + 1])
-            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
-            for chosen in slots_of(close, count):
-                manifold = touch(
-                    in_slot(things, chosen), chosen.any(0), cos, sin, jnp.float32(HALF_WIDTHS[leg])
-                )
-                contact = contact_of(manifold, zero, zero, cos, sin, m, i)
-                old = remembered(manifold, memory)
-                closed = [jnp.where(bias > 0, 0.0, each) for bias, each in zip(contact.bias * 2, old)]
-                manifolds[leg].append(manifold)
-                contacts[leg].append(contact)
-                first[leg].append(Impulses(*closed))
+    index = np.array(legs)
+    some = slice(None) if len(legs) == 4 else index
+    things, close = jax.tree.map(lambda x: x[:, some], (problem.things, problem.close))
+    angle = pose[2, 1:][some]
+    cos, sin, zero = jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)
+    half_width, mass, inertia = (
+        jnp.asarray(np.array(each)[index], angle.dtype)[:, None]
+        for each in (HALF_WIDTHS, INVERSE_MASSES[1:], INVERSE_INERTIAS[1:])
+    )
+    chosen = jnp.stack(slots_of(close, slots), 1)
+    thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
+    manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
+    contacts = contact_of(manifolds, zero, zero, cos, sin, mass, inertia)
+    memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
+    old = remembered(manifolds, memory)
+    first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
 
-    limits = [joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)]
+    limits = [
+        joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)
+    ]
     bodies = [problem.velocity[:, body] for body in range(5)]
     for j, (a, b) in enumerate(JOINT_BODIES):
         change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
         bodies[a] = _added(bodies[a], joints[j].effect_a, change)
         bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-    for leg in range(4):
-        for contact, impulses in zip(contacts[leg], first[leg]):
-            bodies[leg + 1] = _added(bodies[leg + 1], contact.effect, impulses)
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, first).sum(1)
+    for k, leg in enumerate(legs):
+        bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    bodies, turning, last = one_kernel(_velocity_sweeps)((bodies, turning, first), joints, contacts, one)
+    ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
+    # How many slots anybody uses. Kernels must not be given what they do not read.
+    used = (manifolds.total > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
+    sweeps = one_kernel(partial(_velocity_sweeps, legs))
+    bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones, used)
 
     # The anchors' impulses are what is left of the change of momentum.
-    gained = []
-    for leg in range(4):
-        change = bodies[leg + 1] - problem.velocity[:, leg + 1]
-        for contact, impulses in zip(contacts[leg], last[leg]):
-            change = change - _added(jnp.zeros_like(change), contact.effect, impulses)
-        gained.append(change[:2] * float(MASSES[leg + 1]))
+    gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, last).sum(1)
+    for k, leg in enumerate(legs):
+        gained[leg] = gained[leg] - pushed[:, k]
+    gained = [change[:2] * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
     anchors = jnp.stack((gained[0] + gained[1], gained[1], gained[2] + gained[3], gained[3]), 1)
     impulse = jnp.concatenate(
         (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
     )
     velocity = _limited(jnp.stack(bodies, 1))
-
     moved = pose + TIME_STEP * velocity
-    corrected, fits = _correct_positions(moved, pose, [joint.side for joint in joints], manifolds, sweeps)
-    nothing = jnp.zeros_like(problem.memory.names[0, :, 0]), jnp.zeros_like(problem.memory.impulses[0, :, 0])
-    names, touches = [], []
-    for slot in range(slots):
-        have = [slot < len(manifolds[leg]) for leg in range(4)]
-        names.append(
-            jnp.stack([jnp.stack(manifolds[k][slot].names) if have[k] else nothing[0] for k in range(4)], 1)
-        )
-        touches.append(jnp.stack([jnp.stack(last[k][slot]) if have[k] else nothing[1] for k in range(4)], 1))
-    no_bits = jnp.zeros_like(problem.memory.names[0, 0, 0])
-    bits = jnp.stack([touched_bits(manifolds[leg]) if manifolds[leg] else no_bits for leg in range(4)])
-    return Solution(corrected, velocity, impulse, Memory(jnp.stack(names), jnp.stack(touches)), bits, fits)
+    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds, used)
+
+    def for_all(values: Array) -> Array:
+        """Of the legs that are not here, nothing."""
+        if len(legs) == 4:
+            return values
+        nothing = jnp.zeros_like(values[..., 0, :])
+        places = [values[..., legs.index(leg), :] if leg in legs else nothing for leg in range(4)]
+        return jnp.stack(places, -2)
+
+    missing = ((0, SLOTS - slots), *((0, 0),) * 3)
+    names, touches = jnp.stack(manifolds.names, 1), jnp.stack(last, 1)
+    remember = Memory(jnp.pad(for_all(names), missing), jnp.pad(for_all(touches), missing))
+    return Solution(corrected, velocity, impulse, remember, for_all(touched_bits(manifolds)))
 
 
 def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
@@ -356,7 +372,9 @@ def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...
     return velocity
 
 
-def _velocity_sweeps(carry, joints: list[Joint], contacts: list[list[Contact]], one: Array):
+def _velocity_sweeps(
+    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array, used: Array | None
+):
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
 
     def sweep(_, carry):
@@ -367,16 +385,36 @@ def _velocity_sweeps(carry, joints: list[Joint], contacts: list[list[Contact]], 
             turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
             bodies[a] = _added(bodies[a], joints[j].effect_a, change)
             bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-        new = []
-        for leg in range(4):
-            solved = []
-            for contact, impulses in zip(contacts[leg], touched[leg]):
-                impulses, bodies[leg + 1] = solve_contact(contact, impulses, bodies[leg + 1], one)
-                solved.append(impulses)
-            new.append(solved)
-        return bodies, turning, new
+
+        def at_slot(slot, carry):
+            velocity, touched = carry
+            contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
+            new, velocity = solve_contact(contact, old, velocity, one)
+            touched = jax.tree.map(
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new
+            )
+            return velocity, touched
+
+        if used is None:
+            new = []
+            for k, leg in enumerate(legs):
+                contact, old = jax.tree.map(lambda x, k=k: _entry(x, 0)[..., k, :], (contacts, touched))
+                impulses, bodies[leg + 1] = solve_contact(contact, old, bodies[leg + 1], one[k])
+                new.append(impulses)
+            touched = jax.tree.map(lambda *each: jnp.stack(each)[None], *new)
+        else:
+            velocity = jnp.stack([bodies[leg + 1] for leg in legs], 1)
+            velocity, touched = lax.fori_loop(0, used, at_slot, (velocity, touched))
+            for k, leg in enumerate(legs):
+                bodies[leg + 1] = velocity[:, k]
+        return bodies, turning, touched
 
     return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+
+
+def _entry(array: Array, slot: Array | int) -> Array:
+    """Slots are the third axis from the end."""
+    return lax.dynamic_index_in_dim(array, slot, array.ndim - 3, keepdims=False)
 
 
 def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
@@ -387,61 +425,78 @@ def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
     return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
 
 
+class Placed(NamedTuple):
+    """A body while its position is corrected."""
+
+    x: Array
+    y: Array
+    angle: Array
+    cos: Array
+    sin: Array
+
+
+def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
+    cos, sin = turned_by(body.cos, body.sin, turn)
+    return Placed(body.x + x, body.y + y, body.angle + turn, kept(cos, one), kept(sin, one))
+
+
 def correct_contact(
-    manifold: Manifold, pose: Triple, factor: float, mass: Array | float, inertia: Array | float
-) -> tuple[Triple, Array]:
+    manifold: Manifold,
+    leg: Placed,
+    factor: float,
+    mass: Array | float,
+    inertia: Array | float,
+    one: Array,
+) -> tuple[Placed, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
 
-    The pose is (x, y, angle), relative to the centre that the manifold was made at; mass and inertia are
-    inverse. The second result is the separation of the deepest point.
+    Legs are placed relative to the centre that the manifold was made at; mass and inertia are inverse. The
+    second result is the separation of the deepest point.
     """
-    x, y, angle = pose
-    deepest = jnp.zeros_like(x)
+    deepest = jnp.zeros_like(leg.x)
+    on_leg = manifold.on_leg > 0
+    nx, ny = manifold.normal
     for number, (px, py) in enumerate(manifold.points):
-        cos, sin = jnp.cos(angle), jnp.sin(angle)
-        nx, ny = manifold.normal
+        x, y, _, cos, sin = leg
         # A point of the leg above a plane of the ground, or a point of the ground below a side of the leg.
         rx, ry = cos * px - sin * py, sin * px + cos * py
         turned_x, turned_y = cos * nx - sin * ny, sin * nx + cos * ny
-        on_leg = manifold.on_leg
         arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
         push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
         from_ground = nx * (x + rx) + ny * (y + ry)
         from_leg = turned_x * (px - x) + turned_y * (py - y)
         depth = jnp.where(on_leg, from_leg, from_ground) - (manifold.plane + SKIN)
-        exists = manifold.count > number
+        exists = manifold.total > number
         deepest = jnp.where(exists, jnp.minimum(deepest, depth), deepest)
         error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
         impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
-        x, y = x + mass * impulse * push_x, y + mass * impulse * push_y
-        angle = angle + inertia * across * impulse
-    return (x, y, angle), deepest
+        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one)
+    return leg, deepest
 
 
-def _correct_joint(index: int, side: Array, a: Triple, b: Triple) -> tuple[Triple, Triple, Array]:
+def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) -> tuple[Placed, Placed, Array]:
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
     ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
-    (xa, ya, angle_a), (xb, yb, angle_b) = a, b
-    bent = angle_b - angle_a - REFERENCE_ANGLES[index]
+    bent = b.angle - a.angle - REFERENCE_ANGLES[index]
     below, above = bent - LOWER_LIMITS[index], bent - UPPER_LIMITS[index]
     error = jnp.where(side > 0, -below, jnp.where(side < 0, above, 0.0))
     low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
     high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
     turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
-    angle_a, angle_b = angle_a - ia * turn, angle_b + ib * turn
-    ax, ay = _turned(ANCHORS_A[index], jnp.cos(angle_a), jnp.sin(angle_a))
-    bx, by = _turned(ANCHORS_B[index], jnp.cos(angle_b), jnp.sin(angle_b))
-    cx, cy = xb + bx - xa - ax, yb + by - ya - ay
+    a, b = _moved(a, 0.0, 0.0, -ia * turn, one), _moved(b, 0.0, 0.0, ib * turn, one)
+    ax, ay = _turned(ANCHORS_A[index], a.cos, a.sin)
+    bx, by = _turned(ANCHORS_B[index], b.cos, b.sin)
+    cx, cy = b.x + bx - a.x - ax, b.y + by - a.y - ay
     k11 = ma + mb + ay * ay * ia + by * by * ib
     k12 = -ay * ax * ia - by * bx * ib
     k22 = ma + mb + ax * ax * ia + bx * bx * ib
     det = k11 * k22 - k12 * k12
     px, py = (k12 * cy - k22 * cx) / det, (k12 * cx - k11 * cy) / det
     fits = (cx * cx + cy * cy <= SLOP * SLOP) & (error <= ANGULAR_SLOP)
-    a = xa - ma * px, ya - ma * py, angle_a - ia * (ax * py - ay * px)
-    b = xb + mb * px, yb + mb * py, angle_b + ib * (bx * py - by * px)
+    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px), one)
+    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px), one)
     return a, b, fits
 
 
@@ -449,44 +504,81 @@ def _correct_positions(
     pose: Float[Array, "3 5 n"],
     start: Float[Array, "3 5 n"],
     sides: list[Array],
-    manifolds: list[list[Manifold]],
-    sweeps: int,
-) -> tuple[Float[Array, "3 5 n"], Bool[Array, " n"]]:
-    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop, and whether they do.
+    legs: tuple[int, ...],
+    manifolds: Manifold,
+    used: Array | None,
+) -> Float[Array, "3 5 n"]:
+    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
 
     `start` is where the contacts were found.
     """
-    sweep: Callable = _position_sweep
-    bodies = [tuple(pose[:, body]) for body in range(5)]
-    centres = [(start[0, body], start[1, body]) for body in range(5)]
+    sweep = one_kernel(partial(_position_sweep, legs))
+    # What the kernel does not read must not be given to it.
+    pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
+    cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
+    bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
+    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
+    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
 
-    def advance(carry):
-        bodies, done, count = carry
-        corrected, fits = sweep(bodies, centres, sides, manifolds)
-        bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
-        return bodies, done | fits, count + 1
+    class Work(NamedTuple):
+        bodies: list[Placed]
+        fits: Array
+        sides: list[Array]
+        centres: list[Pair]
+        pushes: Manifold
+        one: Array
 
-    carry = bodies, jnp.zeros(pose.shape[-1], bool), jnp.int32(0)
-    bodies, done, _ = lax.while_loop(lambda carry: (carry[2] < sweeps) & ~carry[1].all(), advance, carry)
-    # Box2D goes on with what it has if nothing fits at the end.
-    return jnp.stack([jnp.stack(body) for body in bodies], 1), done
+    def correct(work: Work, count: int) -> Work:
+        def advance(carry):
+            bodies, done, number = carry
+            corrected, fits = sweep(bodies, work.centres, work.sides, work.pushes, work.one, used)
+            bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
+            return bodies, done | (fits > 0), number + 1
+
+        carry = work.bodies, work.fits, jnp.int32(0)
+        bodies, fits, _ = lax.while_loop(lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry)
+        return work._replace(bodies=bodies, fits=fits)
+
+    lanes = pose.shape[-1]
+    work = correct(Work(bodies, jnp.zeros(lanes, bool), sides, centres, pushes, one), _FIRST_SWEEPS)
+    bodies = on_few(
+        lambda few: correct(few, POSITION_SWEEPS - _FIRST_SWEEPS).bodies,
+        ~work.fits,
+        work,
+        work.bodies,
+        max(16, lanes // 8),
+    )
+    return jnp.stack([jnp.stack(body[:3]) for body in bodies], 1)
 
 
-def _position_sweep(bodies: list[Triple], centres: list[Pair], sides: list[Array], manifolds: list[list[Manifold]]):
+def _position_sweep(
+    legs: tuple[int, ...],
+    bodies: list[Placed],
+    centres: list[Pair],
+    sides: list[Array],
+    manifolds: Manifold,
+    one: Array,
+    used: Array | None,
+):
     bodies = list(bodies)
-    fits = sides[0] == sides[0]
-    for leg in range(4):
-        if not manifolds[leg]:
-            continue
-        (x, y, angle), (cx, cy) = bodies[leg + 1], centres[leg + 1]
-        relative = x - cx, y - cy, angle
-        for manifold in manifolds[leg]:
-            m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
-            relative, deepest = correct_contact(manifold, relative, 0.2, m, i)
-            fits = fits & (deepest >= -3 * SLOP)
-        bodies[leg + 1] = relative[0] + cx, relative[1] + cy, relative[2]
+    fits = one > 0
+    for k, leg in enumerate(legs):
+        body, (cx, cy) = bodies[leg + 1], centres[k]
+        m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+
+        def at_slot(slot, carry, k=k, m=m, i=i):
+            relative, deepest = carry
+            manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
+            relative, deep = correct_contact(manifold, relative, 0.2, m, i, one)
+            return relative, jnp.minimum(deepest, deep)
+
+        carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)
+        carry = at_slot(0, carry) if used is None else lax.fori_loop(0, used, at_slot, carry)
+        body, deepest = carry
+        fits = fits & (deepest >= -3 * SLOP)
+        bodies[leg + 1] = body._replace(x=body.x + cx, y=body.y + cy)
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
-        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b])
+        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b], one)
         fits = fits & fits_j
-    return bodies, fits
+    return bodies, jnp.where(fits, 1.0, 0.0)

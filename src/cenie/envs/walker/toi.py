@@ -1,7 +1,7 @@
 """Continuous collision: a leg that would pass into the ground within a step stops where it first touches.
 
-Box2D does this after the step proper, for each body alone, without its joints, so every leg is a lane of its own
-here. The gap that opens at the joints is closed by the next step.
+Box2D does this after the step proper, for each body alone, without its joints, so every leg is a lane of its
+own here. The gap that opens at the joints is closed by the next step.
 """
 
 from typing import NamedTuple
@@ -9,12 +9,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
     SKIN,
     SLOTS,
+    Manifold,
     Memory,
     Things,
     apart,
@@ -24,14 +25,27 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.solver import SLOP, Impulses, contact_of, correct_contact, solve_contact
+from cenie.envs.walker.lanes import one_kernel
+from cenie.envs.walker.solver import (
+    SLOP,
+    Contact,
+    Impulses,
+    Placed,
+    contact_of,
+    correct_contact,
+    kept,
+    solve_contact,
+    turned_by,
+)
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""
 TOLERANCE = 0.00125
 _MOST_STOPS = 8
+_LAST = 1 - 1e-6
 _POSITION_SWEEPS = 20
 _VELOCITY_SWEEPS = 180
+_ADVANCES, _PUSHES, _NARROWINGS = 8, 3, 14
 
 
 class Sweep(NamedTuple):
@@ -39,29 +53,44 @@ class Sweep(NamedTuple):
 
     start: tuple[Array, Array, Array]
     motion: tuple[Array, Array, Array]
-    velocity: Float[Array, "3 *lanes"]
+    velocity: Float[Array, "3 ..."]
 
 
 class _Axis(NamedTuple):
-    """A direction along which leg and obstacle are apart: of the ground, or of a side of the leg in its frame."""
+    """A direction along which leg and thing are apart: of the ground, or of a side of the leg."""
 
     on_leg: Array
     normal: tuple[Array, Array]
     plane: Array
 
 
-def _pose(sweep: Sweep, t: Array) -> tuple[Array, Array, Array, Array]:
-    (x, y, angle), (dx, dy, turn) = sweep.start, sweep.motion
-    angle = angle + t * turn
-    return x + t * dx, y + t * dy, jnp.cos(angle), jnp.sin(angle)
+class _Path(NamedTuple):
+    """A sweep of legs with what is needed to follow it."""
+
+    x: Array
+    y: Array
+    cos: Array
+    sin: Array
+    dx: Array
+    dy: Array
+    turn: Array
+
+
+def _path(sweep: Sweep) -> _Path:
+    (x, y, angle), motion = sweep.start, sweep.motion
+    return _Path(x, y, jnp.cos(angle), jnp.sin(angle), *motion)
+
+
+def _pose(path: _Path, t: Array) -> tuple[Array, Array, Array, Array]:
+    return path.x + t * path.dx, path.y + t * path.dy, *turned_by(path.cos, path.sin, t * path.turn)
 
 
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
-def _closest(sweep: Sweep, half_width: Array, things: Things, t: Array) -> tuple[Array, _Axis]:
+def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
-    x, y, cos, sin = _pose(sweep, t)
+    x, y, cos, sin = (kept(each, one) for each in _pose(sweep, t))
     w, h = half_width, HALF_HEIGHT
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     dx, dy = x - things.x, y - things.y
@@ -76,7 +105,7 @@ def _closest(sweep: Sweep, half_width: Array, things: Things, t: Array) -> tuple
         square = qu * qu + qv * qv
         closer = square < best
         best, bu, bv = jnp.where(closer, square, best), jnp.where(closer, qu, bu), jnp.where(closer, qv, bv)
-    on_ground = jnp.sqrt(best)
+    on_ground, bu, bv = jnp.sqrt(best), kept(bu, one), kept(bv, one)
     leg_best = jnp.full_like(u, jnp.inf)
     lx = ly = leg_best
     for sx, sy in _CORNERS:
@@ -87,14 +116,14 @@ def _closest(sweep: Sweep, half_width: Array, things: Things, t: Array) -> tuple
         closer = square < leg_best
         leg_best = jnp.where(closer, square, leg_best)
         lx, ly = jnp.where(closer, qx, lx), jnp.where(closer, qy, ly)
-    on_side = jnp.sqrt(leg_best)
+    on_side, lx, ly = jnp.sqrt(leg_best), kept(lx, one), kept(ly, one)
     along, across = jnp.abs(c) * w + jnp.abs(s) * h, jnp.abs(s) * w + jnp.abs(c) * h
     apart = (jnp.abs(u) > a + along) | (jnp.abs(v) > b + across)
     apart |= (jnp.abs(u * c + v * s) > w + a * jnp.abs(c) + b * jnp.abs(s)) | (
         jnp.abs(v * c - u * s) > h + a * jnp.abs(s) + b * jnp.abs(c)
     )
     on_leg = on_side < on_ground * 0.9999
-    # The closest point of the obstacle is a corner or on a side; the largest extent along the normal either way.
+    # The closest point of the thing, corner or not, is where it extends most along the normal.
     nu, nv = bu / on_ground, bv / on_ground
     nx, ny = nu * ax - nv * ay, nu * ay + nv * ax
     plane = jnp.abs(nu) * a + jnp.abs(nv) * b + nx * things.x + ny * things.y
@@ -107,14 +136,16 @@ def _closest(sweep: Sweep, half_width: Array, things: Things, t: Array) -> tuple
         ),
         jnp.where(on_leg, jnp.where(flat, h, w), plane),
     )
-    return jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), axis
+    distance = kept(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), one)
+    normal = kept(axis.normal[0], one), kept(axis.normal[1], one)
+    return distance, _Axis(axis.on_leg, normal, kept(axis.plane, one))
 
 
 def _deepest(
-    sweep: Sweep, half_width: Array, things: Things, axis: _Axis, t: Array
+    sweep: _Path, half_width: Array, things: Things, axis: _Axis, t: Array
 ) -> tuple[Array, tuple[Array, Array]]:
     """The separation along an axis at a time, and the corner (of leg or obstacle) that has it."""
-    x, y, cos, sin = _pose(sweep, t)
+    _, _, cos, sin = _pose(sweep, t)
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     nx, ny = axis.normal
     # Of the leg, in its frame: opposite to the normal.
@@ -128,7 +159,7 @@ def _deepest(
     return _along(sweep, axis, point, t), point
 
 
-def _along(sweep: Sweep, axis: _Axis, point: tuple[Array, Array], t: Array) -> Array:
+def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> Array:
     """The separation of one corner along an axis at a time."""
     x, y, cos, sin = _pose(sweep, t)
     nx, ny = axis.normal
@@ -138,62 +169,70 @@ def _along(sweep: Sweep, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
     return jnp.where(axis.on_leg, of_ground, of_leg) - axis.plane
 
 
-def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things *lanes"]:
+def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
     """The part of the motion after which a leg first touches each thing; 1 if it does not."""
-    shape = jnp.broadcast_shapes(things.x.shape, sweep.start[0].shape)
-    zero = jnp.zeros(shape, things.x.dtype)
+    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
+    one = jnp.where(jnp.abs(things.x) < 1e30, 1.0, 0.5)
+    # What the kernel does not read must not be given to it.
+    shapes = things._replace(is_box=None, number=None)
+    return one_kernel(_first_touch)(path, half_width + 0 * things.x, shapes, one)
 
-    def advance(carry):
-        active, t1, result, count = carry
-        distance, axis = _closest(sweep, half_width, things, t1)
-        stops = active & (distance > 0) & (distance < TARGET + TOLERANCE)
-        result = jnp.where(stops, t1, result)
-        active &= distance >= TARGET + TOLERANCE
 
-        def push_back(carry):
-            inner, active, t1, t2, result, count = carry
-            s2, point = _deepest(sweep, half_width, things, axis, t2)
-            active &= ~(inner & (s2 > TARGET + TOLERANCE))
-            arrives = inner & active & (s2 > TARGET - TOLERANCE)
-            t1 = jnp.where(arrives, t2, t1)
-            inner &= active & ~arrives
-            s1 = _along(sweep, axis, point, t1)
-            fails, stops = inner & (s1 < TARGET - TOLERANCE), inner & (s1 <= TARGET + TOLERANCE)
+def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> Array:
+    """Box2D's search, which goes on until it is done; here it has a fixed number of rounds, ample for it.
+
+    Flags are numbers, 0 or 1, because kernels keep those in a form that is easy on the CPU.
+    """
+
+    def advance(_, carry):
+        active, t1, result = carry
+        distance, axis = _closest(path, half_width, things, t1, one)
+        near_enough = distance < TARGET + TOLERANCE
+        result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
+        active = kept(jnp.where(near_enough, 0.0, active), one)
+
+        def push_back(_, carry):
+            inner, active, t1, t2, result = carry
+            s2, point = _deepest(path, half_width, things, axis, t2)
+            point = kept(point[0], one), kept(point[1], one)
+            s2 = kept(s2, one)
+            apart_at_end = (inner > 0) & (s2 > TARGET + TOLERANCE)
+            active = jnp.where(apart_at_end, 0.0, active)
+            arrives = (inner > 0) & ~apart_at_end & (s2 > TARGET - TOLERANCE)
+            t1 = kept(jnp.where(arrives, t2, t1), one)
+            s1 = kept(_along(path, axis, point, t1), one)
+            searching = (inner > 0) & ~apart_at_end & ~arrives
+            fails, stops = searching & (s1 < TARGET - TOLERANCE), searching & (s1 <= TARGET + TOLERANCE)
             result = jnp.where(stops & ~fails, t1, result)
-            inner, active = inner & ~stops & ~fails, active & ~stops & ~fails
-            t = _root(lambda t: _along(sweep, axis, point, t), inner, t1, t2, s1, s2)
-            return inner, active, t1, jnp.where(inner, t, t2), result, count + 1
+            active = kept(jnp.where(stops, 0.0, active), one)
+            inner = kept(jnp.where(searching & ~stops, 1.0, 0.0), one)
+            t2 = _root(path, axis, point, inner, t1, t2, s1, s2, one)
+            return inner, active, t1, t2, result
 
-        _, active, t1, _, result, _ = lax.while_loop(
-            lambda carry: carry[0].any() & (carry[5] < 8),
-            push_back,
-            (active, active, t1, zero + 1, result, jnp.int32(0)),
-        )
-        return active, t1, result, count + 1
+        carry = active, active, t1, one, result
+        _, active, t1, _, result = lax.fori_loop(0, _PUSHES, push_back, carry)
+        return active, t1, result
 
-    _, _, result, _ = lax.while_loop(
-        lambda carry: carry[0].any() & (carry[3] < 20), advance, (zero == 0, zero, zero + 1, jnp.int32(0))
-    )
-    return result
+    return lax.fori_loop(0, _ADVANCES, advance, (one, 0 * one, one))[2]
 
 
-def _root(separation, active: Array, t1: Array, t2: Array, s1: Array, s2: Array) -> Array:
+def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
     """When the separation is the target: bisection and secant steps in turn."""
 
-    def narrow(carry):
-        active, a1, a2, s1, s2, t, count = carry
+    def narrow(count, carry):
+        active, a1, a2, s1, s2, t = carry
         secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
-        trial = jnp.where(count % 2 == 1, secant, (a1 + a2) / 2)
-        s = separation(trial)
-        t = jnp.where(active, trial, t)
+        trial = kept(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
+        s = kept(_along(path, axis, point, trial), one)
+        t = jnp.where(active > 0, trial, t)
         above = s > TARGET
-        a1, s1 = jnp.where(active & above, trial, a1), jnp.where(active & above, s, s1)
-        a2, s2 = jnp.where(active & ~above, trial, a2), jnp.where(active & ~above, s, s2)
-        active &= jnp.abs(s - TARGET) >= TOLERANCE
-        return active, a1, a2, s1, s2, t, count + 1
+        searching = active > 0
+        a1, s1 = jnp.where(searching & above, trial, a1), jnp.where(searching & above, s, s1)
+        a2, s2 = jnp.where(searching & ~above, trial, a2), jnp.where(searching & ~above, s, s2)
+        active = jnp.where(jnp.abs(s - TARGET) < TOLERANCE, 0.0, active)
+        return active, a1, a2, s1, s2, t
 
-    carry = active, t1, t2, s1, s2, t2, jnp.int32(0)
-    return lax.while_loop(lambda carry: carry[0].any() & (carry[6] < 50), narrow, carry)[5]
+    return lax.fori_loop(0, _NARROWINGS, narrow, (active, t1, t2, s1, s2, t2))[5]
 
 
 class Stopped(NamedTuple):
@@ -221,77 +260,96 @@ def stop_at_ground(
     one = jnp.where(jnp.abs(legs.sweep.start[2]) < 1e30, 1.0, 0.5)
 
     def stop(carry):
-        legs, left, ignored, _, count = carry
+        legs, left, ignored, times, count = carry
         sweep = legs.sweep
-        times = jnp.where(ignored, 1.0, first_touch(sweep, half_width, things))
         t = times.min(0)
-        stops = t < 1 - 1e-6
+        stops = t < _LAST
         x, y, angle = (start + t * motion for start, motion in zip(sweep.start, sweep.motion))
         cos, sin = jnp.cos(angle), jnp.sin(angle)
         close = apart(things, x, y, cos, sin, half_width) <= SKIN
         around = things._replace(x=things.x - x, y=things.y - y)
-        chosen = slots_of(close, SLOTS)
-        found = [touch(in_slot(around, one_of), one_of.any(0), cos, sin, half_width) for one_of in chosen]
+        chosen = jnp.stack(slots_of(close, SLOTS), 1)
+        thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
+        found = touch(thing, chosen.any(0), cos, sin, half_width)
         # A thing that is near but not touched after all is ignored from now on.
-        touches = jnp.zeros_like(close)
-        for one_of, manifold in zip(chosen, found):
-            touches |= one_of & (manifold.count > 0)
-        misses = (times <= t) & ~touches & stops
+        misses = (times <= t) & ~(chosen & (found.total > 0)).any(1) & stops
         ignored |= misses
         missed = misses.any(0)
         stops &= ~missed
         bits = touched_bits(found)
         flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
         bits = jnp.where(stops, bits, legs.bits)
-        found = [manifold._replace(count=jnp.where(stops, manifold.count, 0)) for manifold in found]
-        names = jnp.stack([jnp.stack(manifold.names) for manifold in found])
-        impulses = jnp.stack([jnp.stack(remembered(manifold, legs.memory)) for manifold in found])
+        found = found._replace(total=jnp.where(stops, found.total, 0))
+        impulses = jnp.stack(remembered(found, legs.memory), 1)
         memory = Memory(
-            jnp.where(stops, names, legs.memory.names), jnp.where(stops, impulses, legs.memory.impulses)
+            jnp.where(stops, jnp.stack(found.names, 1), legs.memory.names),
+            jnp.where(stops, impulses, legs.memory.impulses),
         )
 
-        def push_out(carry):
-            moved, done, count = carry
-            new, deepest = moved, jnp.zeros_like(t)
-            for manifold in found:
-                new, deep = correct_contact(manifold, new, 0.75, mass, inertia)
-                deepest = jnp.minimum(deepest, deep)
-            moved = tuple(jnp.where(done, old, fresh) for old, fresh in zip(moved, new))
-            return moved, done | (deepest >= -1.5 * SLOP), count + 1
-
-        shift, _, _ = lax.while_loop(
-            lambda carry: ~carry[1].all() & (carry[2] < _POSITION_SWEEPS),
-            push_out,
-            ((jnp.zeros_like(t), jnp.zeros_like(t), angle), ~stops, jnp.int32(0)),
-        )
-        cos, sin = jnp.cos(shift[2]), jnp.sin(shift[2])
-        contacts = [contact_of(manifold, shift[0], shift[1], cos, sin, mass, inertia) for manifold in found]
-
-        def solve(carry):
-            velocity, impulses, _, count = carry
-            old = velocity
-            new = []
-            for contact, impulse in zip(contacts, impulses):
-                impulse, velocity = solve_contact(contact, impulse, velocity, one)
-                new.append(impulse)
-            return velocity, new, (jnp.abs(velocity - old) > 1e-6).any(), count + 1
-
-        none = [Impulses(*(jnp.zeros_like(t),) * 4)] * SLOTS
-        velocity, _, _, _ = lax.while_loop(
-            lambda carry: carry[2] & (carry[3] < _VELOCITY_SWEEPS),
-            solve,
-            (sweep.velocity, none, stops.any(), jnp.int32(0)),
-        )
+        # What the kernels do not read must not be given to them.
+        pushes = jax.tree.map(lambda x: x.astype(t.dtype), found._replace(number=None, names=None))
+        at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
+        used = (found.total > 0).any(1).sum(dtype=jnp.int32)
+        shift = one_kernel(_push_out)(at_stop, pushes, mass, inertia, one, used)
+        contacts = contact_of(found, shift.x, shift.y, shift.cos, shift.sin, mass, inertia)
+        none = Impulses(*(0 * found.plane,) * 4)
+        velocity = one_kernel(_solve_alone)(sweep.velocity, contacts, none, one, used)
+        velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
-        start = tuple(
-            jnp.where(stops, new, old)
-            for new, old in zip((x + shift[0], y + shift[1], shift[2]), sweep.start)
-        )
-        motion = tuple(
-            jnp.where(stops, left * time_step * new, old) for new, old in zip(velocity, sweep.motion)
-        )
-        legs = Stopped(Sweep(start, motion, velocity), bits, flag, memory)
-        return legs, left, ignored, (stops | missed).any(), count + 1
+        start = x + shift.x, y + shift.y, shift.angle
+        motion = left * time_step * velocity
+        onward = Sweep(start, (motion[0], motion[1], motion[2]), velocity)
+        sweep = jax.tree.map(lambda new, old: jnp.where(stops, new, old), onward, sweep)
+        legs = Stopped(sweep, bits, flag, memory)
+        times = jnp.where(ignored, 1.0, first_touch(legs.sweep, half_width, things))
+        return legs, left, ignored, times, count + 1
 
-    carry = legs, jnp.ones_like(half_width), jnp.zeros_like(things.is_box), jnp.array(True), jnp.int32(0)
-    return lax.while_loop(lambda carry: carry[3] & (carry[4] < _MOST_STOPS), stop, carry)[0]
+    ignored = jnp.zeros_like(things.is_box)
+    carry = (
+        legs,
+        jnp.ones_like(half_width),
+        ignored,
+        first_touch(legs.sweep, half_width, things),
+        jnp.int32(0),
+    )
+    return lax.while_loop(lambda carry: (carry[3] < _LAST).any() & (carry[4] < _MOST_STOPS), stop, carry)[0]
+
+
+def _push_out(
+    leg: Placed, manifolds: Manifold, mass: Array, inertia: Array, one: Array, used: Array
+) -> Placed:
+    """Legs that stop are pushed out of what they touch, each until it is."""
+
+    def sweep(_, carry):
+        leg, done = carry
+
+        def push(slot, carry):
+            new, deep = correct_contact(_entry(manifolds, slot), carry[0], 0.75, mass, inertia, one)
+            return new, jnp.minimum(carry[1], deep)
+
+        new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
+        new = Placed(*(jnp.where(done > 0, old, fresh) for old, fresh in zip(leg, new)))
+        return new, jnp.where(deepest >= -1.5 * SLOP, 1.0, done)
+
+    return lax.fori_loop(0, _POSITION_SWEEPS, sweep, (leg, 0 * one))[0]
+
+
+def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Array, used: Array) -> Array:
+    """Velocities of legs that touch the ground and nothing else."""
+
+    def sweep(_, carry):
+        def solve(slot, carry):
+            velocity, impulses = carry
+            new, velocity = solve_contact(_entry(contacts, slot), _entry(impulses, slot), velocity, one)
+            return velocity, jax.tree.map(
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), impulses, new
+            )
+
+        return lax.fori_loop(0, used, solve, carry)
+
+    return lax.fori_loop(0, _VELOCITY_SWEEPS, sweep, (velocity, impulses))[0]
+
+
+def _entry(tree: PyTree, slot: Array) -> PyTree:
+    """Slots are the last axis but one."""
+    return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, x.ndim - 2, keepdims=False), tree)
