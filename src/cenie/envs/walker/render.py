@@ -112,7 +112,7 @@ def episode_frames(
 ) -> UInt8[np.ndarray, "time height width 3"]:
     """A picture for each state of an episode, seen by a camera that follows the hull."""
     terrain = terrain_on_host(level)
-    poses = np.asarray(body_poses(states), np.float64)
+    poses = np.asarray(jax.vmap(body_poses)(states), np.float64)
     return np.stack([frame(level, terrain, pose, scale=scale) for pose in poses])
 
 
