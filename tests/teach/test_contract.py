@@ -256,7 +256,8 @@ def test_points_are_sampled_for_every_method_from_what_was_played(played: Played
         # Of 64 places each is missed once in 3,000 times.
         assert places <= {(level, step) for level in range(4) for step in range(16)}
         assert len(places) > 60
-        np.testing.assert_array_equal(np.asarray(points.values[:, 8:]).sum(axis=1), 1.0)
+        if played.domain == "maze":
+            np.testing.assert_array_equal(np.asarray(points.values[:, 8:]).sum(axis=1), 1.0)
 
 
 def test_a_chunk_samples_all_its_cycles_alike(chunked: Played):
