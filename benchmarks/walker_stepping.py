@@ -47,7 +47,9 @@ def ours(count: int) -> Callable[[], object]:
         def step(states, key):
             action_key, step_key = jax.random.split(key)
             actions = jax.random.uniform(action_key, (count, 4), minval=-1.0, maxval=1.0)
-            made, _ = step_and_restart(walker, jax.random.split(step_key, (count, 2)), courses, states, actions)
+            made, _ = step_and_restart(
+                walker, jax.random.split(step_key, (count, 2)), courses, states, actions
+            )
             return made.state, (made.observation, made.reward, made.terminated)
 
         return jax.lax.scan(step, states, jax.random.split(key, STEPS))

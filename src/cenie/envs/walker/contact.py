@@ -86,7 +86,7 @@ def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Arr
 
 
 def near(
-    ground: Ground, lane: Int[Array, "*lanes"], x: Array, y: Array, left: Array, edges: int = EDGES
+    ground: Ground, lane: Int[Array, "*lanes"], x: Array, y: Array, left: Array, *, edges: int = EDGES
 ) -> Things:
     """The things from `left` on, in the environments of the given numbers, seen from (x, y)."""
 
@@ -111,7 +111,7 @@ def reach(cos: Array, sin: Array, half_width: Array) -> Array:
     return jnp.abs(cos) * half_width + jnp.abs(sin) * HALF_HEIGHT
 
 
-def apart(things: Things, x: Array, y: Array, cos: Array, sin: Array, half_width: Array) -> Array:
+def apart(things: Things, x: Array, y: Array, cos: Array, sin: Array, *, half_width: Array) -> Array:
     """The separation of legs from things along the best of their axes."""
     w, h = half_width, HALF_HEIGHT
     dx, dy = x - things.x, y - things.y

@@ -126,6 +126,7 @@ def contact_of(
     y: Array,
     cos: Array,
     sin: Array,
+    *,
     mass: Array | float,
     inertia: Array | float,
 ) -> Contact:
@@ -315,7 +316,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     chosen = jnp.stack(slots_of(close, slots), 1)
     thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
     manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
-    contacts = contact_of(manifolds, zero, zero, cos, sin, mass, inertia)
+    contacts = contact_of(manifolds, zero, zero, cos, sin, mass=mass, inertia=inertia)
     memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
     old = remembered(manifolds, memory)
     first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
@@ -446,6 +447,7 @@ def correct_contact(
     factor: float,
     mass: Array | float,
     inertia: Array | float,
+    *,
     one: Array,
 ) -> tuple[Placed, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
@@ -569,7 +571,7 @@ def _position_sweep(
         def at_slot(slot, carry, k=k, m=m, i=i):
             relative, deepest = carry
             manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
-            relative, deep = correct_contact(manifold, relative, 0.2, m, i, one)
+            relative, deep = correct_contact(manifold, relative, 0.2, m, i, one=one)
             return relative, jnp.minimum(deepest, deep)
 
         carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)

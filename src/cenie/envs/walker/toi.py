@@ -251,7 +251,7 @@ def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
 
 
 def stop_at_ground(
-    legs: Stopped, half_width: Array, mass: Array, inertia: Array, things: Things, time_step: float
+    legs: Stopped, half_width: Array, mass: Array, inertia: Array, things: Things, *, time_step: float
 ) -> Stopped:
     """All stops of legs within one step, of given inverse masses and inertias.
 
@@ -266,7 +266,7 @@ def stop_at_ground(
         stops = t < _LAST
         x, y, angle = (start + t * motion for start, motion in zip(sweep.start, sweep.motion))
         cos, sin = jnp.cos(angle), jnp.sin(angle)
-        close = apart(things, x, y, cos, sin, half_width) <= SKIN
+        close = apart(things, x, y, cos, sin, half_width=half_width) <= SKIN
         around = things._replace(x=things.x - x, y=things.y - y)
         chosen = jnp.stack(slots_of(close, SLOTS), 1)
         thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
@@ -291,7 +291,7 @@ def stop_at_ground(
         at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
         used = (found.total > 0).any(1).sum(dtype=jnp.int32)
         shift = one_kernel(_push_out)(at_stop, pushes, mass, inertia, one, used)
-        contacts = contact_of(found, shift.x, shift.y, shift.cos, shift.sin, mass, inertia)
+        contacts = contact_of(found, shift.x, shift.y, shift.cos, shift.sin, mass=mass, inertia=inertia)
         none = Impulses(*(0 * found.plane,) * 4)
         velocity = one_kernel(_solve_alone)(sweep.velocity, contacts, none, one, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
@@ -324,7 +324,7 @@ def _push_out(
         leg, done = carry
 
         def push(slot, carry):
-            new, deep = correct_contact(_entry(manifolds, slot), carry[0], 0.75, mass, inertia, one)
+            new, deep = correct_contact(_entry(manifolds, slot), carry[0], 0.75, mass, inertia, one=one)
             return new, jnp.minimum(carry[1], deep)
 
         new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
