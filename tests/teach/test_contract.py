@@ -19,6 +19,7 @@ from cenie.teach.cycle import TrainState, init
 from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
 from tests.teach import golden
+from tests.teach.compilation import as_users_compile_it
 from tests.teach.exchanges import exchanges, exchanges_in_conditions
 from tests.tiny import tiny
 
@@ -175,13 +176,10 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 
 
 @functools.cache
-def as_users_compile_it(played: Played) -> tuple[Callable[..., Any], list[TrainState], list[Any]]:
-    """A chunk of all cycles; and the states and solved rates of single ones.
-
-    With the flags of the tests, a last bit depends on the rest of the program.
-    """
+def optimised(played: Played) -> tuple[Callable[..., Any], list[TrainState], list[Any]]:
+    """A chunk of all cycles; and the states and solved rates of single ones."""
     advance, advance_many = (
-        program.lower(played.states[0], updates=MANY_UPDATES).compile({"xla_backend_optimization_level": 3})
+        as_users_compile_it(program, played.states[0], updates=MANY_UPDATES)
         for program in (played.advance, played.advance_many)
     )
     states, solved = [played.states[0]], []
@@ -193,14 +191,14 @@ def as_users_compile_it(played: Played) -> tuple[Callable[..., Any], list[TrainS
 
 
 def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
-    advance_many, states, solved = as_users_compile_it(chunked)
+    advance_many, states, solved = optimised(chunked)
     state, _, metrics, _ = advance_many(states[0], updates=MANY_UPDATES)
     assert digest(state) == digest(states[-1])
     np.testing.assert_array_equal(metrics["solved"], solved)
 
 
 def test_cycles_stop_at_the_number_of_updates(chunked: Played):
-    advance_many, states, _ = as_users_compile_it(chunked)
+    advance_many, states, _ = optimised(chunked)
     enough = 2
     state, history, _, _ = advance_many(states[0], updates=jnp.asarray(enough, MANY_UPDATES.dtype))
     reached = next(c for c in range(CYCLES + 1) if int(states[c].counters.updates) == enough)
