@@ -41,7 +41,7 @@ def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
     config = MixtureConfig(components=(2, 3), covariance="full", pca_dimensions=9)
     points = jnp.asarray(stretched(1))
     straight = jax.jit(selection.fit, static_argnums=0)(
-        config, KEY, points, jnp.ones(200, bool), selection.init(config, 5)
+        config, KEY, points, valid=jnp.ones(200, bool), previous=selection.init(config, 5)
     ).model
     turned = fitted(config, np.asarray(points))
     expected = selection.log_density(config, straight, points)

@@ -209,7 +209,7 @@ CASES = {
     ),
     "a rollout larger than the memory": Case(
         f"train maze dr --student.num_levels 100000 --student.num_steps 20000 --{PPO}.minibatches 100000",
-        "student.num_levels, student.num_steps: a rollout takes 198 GB or more",
+        "student.num_levels, student.num_steps: a rollout takes 710 GB or more",
     ),
     "a buffer larger than the memory": Case(
         f"train maze plr --env.size 128 --{REPLAY}.capacity 100000000",

@@ -397,6 +397,11 @@ def test_low_temperature_does_not_freeze_the_buffer():
     assert info.slots == [1]
 
 
+@pytest.mark.parametrize(("share", "count", "result"), [(0.7, 10, 7), (0.5, 5, 3), (1.0, 4, 4), (0.0, 9, 0)])
+def test_levels_before_replay_are_a_share_rounded_up(share, count, result):
+    assert ReplayConfig(min_fill=share, capacity=count).levels_before_replay == result
+
+
 @pytest.mark.parametrize("schedule", ["fixed", "proportionate"])
 def test_replay_decision(schedule):
     decide = jax.jit(

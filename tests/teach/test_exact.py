@@ -80,11 +80,6 @@ def test_first_of_lowest(values, then_highest, index):
     assert int(exact.first_of_lowest(*arrays)) == index
 
 
-@pytest.mark.parametrize(("share", "count", "result"), [(0.7, 10, 7), (0.5, 5, 3), (1.0, 4, 4), (0.0, 9, 0)])
-def test_ceil_of_share(share, count, result):
-    assert exact.ceil_of_share(share, count) == result
-
-
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**20)), min_size=5, max_size=5))
 @settings(max_examples=20, deadline=None)
 def test_lexicographic_order_is_that_of_lexsort(pairs):

@@ -22,6 +22,7 @@ from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import init, play
 from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
+from tests.teach.compilation import as_users_compile_it
 from tests.tiny import tiny
 
 CYCLES = 14
@@ -34,9 +35,7 @@ def run(method, cycles=CYCLES, optimised=False, **overrides):
     advance = compiled_cycles(setup, 1)
     states, rows = [place(setup, init(setup, 3))], []
     if optimised:
-        # As users have it: with the flags of the tests, a last bit depends on the rest of the program.
-        lowered = advance.lower(states[0], updates=jnp.asarray(1000))
-        advance = lowered.compile({"xla_backend_optimization_level": 3})
+        advance = as_users_compile_it(advance, states[0], updates=jnp.asarray(1000))
     for _ in range(cycles):
         state, _, metrics, _ = advance(states[-1], updates=jnp.asarray(1000))
         states.append(state)

@@ -132,7 +132,7 @@ class LengthNovelty:
     def learn(self, state, met, slots, enters, key, mesh=None):
         return state + jnp.where(enters, 1.0, 0.0)
 
-    def rescore(self, state, buffer):
+    def rescore(self, state, buffer, *, mesh=None):
         return buffer.memory["farthest"].max(axis=1) + state
 
     def metrics(self, state, buffer):

@@ -130,7 +130,7 @@ def tell(method, state, kind, levels, reward, done, slots):
     batch = Batch(levels, slots, nothing - 1, nothing)
     assignment = Assignment(kind, kind == REPLAY, (batch,), ())
     played = Played(levels, rollout, Advantages(reward, reward, reward), episode_outcomes(rollout))
-    return teacher.tell(method, state, assignment, played=(played,), key=jax.random.key(0))
+    return teacher.tell(method, state, assignment, played=(played,), key=jax.random.key(0))[:2]
 
 
 def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):

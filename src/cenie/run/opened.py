@@ -34,6 +34,10 @@ class Run:
     config: Config
     parts: Parts = field(default_factory=Parts)
 
+    @property
+    def _directory(self) -> RunDirectory:
+        return RunDirectory(self.path)
+
     @functools.cached_property
     def _built(self) -> tuple[Domain, Setup]:
         return build(self.config, self.parts)
@@ -49,7 +53,7 @@ class Run:
 
     @functools.cached_property
     def _loaded(self) -> Loaded:
-        directory, config = RunDirectory(self.path), self.config
+        directory, config = self._directory, self.config
         check_checkpoints(config, directory)
         like, belongs = init(self.setup, config.seed), functools.partial(check_belongs, config)
         loaded = checkpoint.load_newest(directory.checkpoints, like, belongs)
@@ -84,13 +88,13 @@ class Run:
     @functools.cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """A row for each training cycle. What was not finite, which the file writes as null, is NaN."""
-        rows = read_rows(RunDirectory(self.path).metrics)
+        rows = read_rows(self._directory.metrics)
         return [{name: math.nan if value is None else value for name, value in row.items()} for row in rows]
 
     @functools.cached_property
     def evaluations(self) -> list[Evaluation]:
         """The evaluations before, during and after training, each with a row for every episode."""
-        return read_evaluations(RunDirectory(self.path).evaluations)
+        return read_evaluations(self._directory.evaluations)
 
     @functools.cached_property
     def later_evaluations(self) -> dict[str, list[Evaluation]]:
@@ -100,15 +104,15 @@ class Run:
     @functools.cached_property
     def played_levels(self) -> dict[str, np.ndarray]:
         """The columns of `levels.csv`: a row for each level that was played in a recorded cycle."""
-        return read_levels(RunDirectory(self.path).levels)
+        return read_levels(self._directory.levels)
 
     @property
     def snapshots(self) -> dict[int, Path]:
         """The snapshots of points and level buffer by their cycles; `cenie.read_snapshot` opens one."""
-        return snapshots_of(RunDirectory(self.path).snapshots)
+        return snapshots_of(self._directory.snapshots)
 
     @functools.cached_property
     def summary(self) -> dict[str, Any] | None:
         """What the run came to; None while it is not finished."""
-        path = RunDirectory(self.path).summary
+        path = self._directory.summary
         return read_json(path) if path.exists() else None

@@ -1,7 +1,5 @@
 """What must be in order, and what is known, before a run begins. Imports no JAX."""
 
-import math
-
 from cenie.run.config import Config
 from cenie.run.memory import memory_problems, training_needs
 from cenie.run.sinks import missing_sinks
@@ -25,4 +23,4 @@ def levels_before_replay(config: Config) -> int:
     """How many levels the buffer must hold before any is replayed; 0 if that is not in the settings."""
     if not isinstance(config.teacher, ReplayTeacher):
         return 0
-    return math.ceil(config.teacher.replay.min_fill * config.teacher.replay.capacity)
+    return config.teacher.replay.levels_before_replay

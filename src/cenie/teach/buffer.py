@@ -175,7 +175,7 @@ def should_replay(state: BufferState, key: PRNGKeyArray, config: ReplayConfig) -
 
 def is_filling(state: BufferState, config: ReplayConfig) -> Bool[Array, ""]:
     """Whether fewer than `min_fill` of the slots hold a level."""
-    return state.size < max(1, exact.ceil_of_share(config.min_fill, state.capacity))
+    return state.size < max(1, config.levels_before_replay)
 
 
 def sample(

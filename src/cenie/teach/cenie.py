@@ -20,6 +20,7 @@ from cenie.novelty.coverage import CoverageState
 from cenie.novelty.selection import sizes_of
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import AsPlayed, Relative, Rescored
+from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
 
@@ -110,13 +111,14 @@ class CenieNovelty:
         return CenieState(window, state.pushes + enters, due, reference)
 
     def rescore(
-        self, state: CenieState, buffer: BufferState, stored: Float[Array, " c"], mesh: Mesh | None = None
+        self, state: CenieState, buffer: BufferState, *, mesh: Mesh | None = None
     ) -> Float[Array, " c"] | None:
         """The novelty of all stored levels under a new model, by the points that were kept of them.
 
         Where none are kept, levels from before the first fit get the lowest novelty of the others: their 0
         is above all that is measured later.
         """
+        stored = buffer.column(NOVELTY)
         match self.stored:
             case AsPlayed():
                 measured = buffer.mask & (buffer.memory[HAD_MODEL] > 0)

@@ -3,6 +3,7 @@
 `dcd` in the comments is the PyTorch code base that PLR-perp and ACCEL were published with.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -47,6 +48,12 @@ class ReplayConfig:
     # `score` it as if the episode had ended with the rollout.
     unfinished: Literal["ignore", "score"] = "ignore"
     priority: PriorityConfig = PriorityConfig()
+
+    @property
+    def levels_before_replay(self) -> int:
+        """How many levels the buffer must hold before any is replayed: `min_fill` of its slots."""
+        # The factor undoes the mistakes of binary fractions, such as 0.7 * 10 > 7.
+        return math.ceil(self.min_fill * self.capacity * (1 - 1e-12))
 
 
 @dataclass(frozen=True)

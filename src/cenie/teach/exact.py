@@ -72,11 +72,6 @@ def first_of_lowest(values: Float[Array, " c"], then_highest: Float[Array, " c"]
     return jnp.where(chosen, jnp.arange(count), count - 1).min()
 
 
-def ceil_of_share(share: float, count: int) -> int:
-    """`share * count`, rounded up, without the mistakes of binary fractions: 0.7 * 10 > 7."""
-    return math.ceil(share * count * (1 - 1e-12))
-
-
 def descending_keys(scores: Float[Array, " c"], mask: Bool[Array, " c"]) -> UInt32[Array, " c"]:
     """Whole numbers in the order of falling scores, those outside of `mask` last; -0 counts as 0."""
     bits = lax.bitcast_convert_type(jnp.where(scores == 0, 0.0, scores), jnp.uint32)

@@ -64,14 +64,9 @@ class Novelty(Protocol):
         ...
 
     def rescore(
-        self,
-        state: NoveltyState,
-        buffer: BufferState,
-        stored: Float[Array, " c"],
-        mesh: Mesh | None = None,
+        self, state: NoveltyState, buffer: BufferState, *, mesh: Mesh | None = None
     ) -> Float[Array, " c"] | None:
-        """New scores of all slots in place of the `stored` ones, where they change with what was learned;
-        None where they do not."""
+        """New scores of all slots, where they change with what was learned; None where they do not."""
         ...
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Array]:

@@ -3,11 +3,14 @@
 Nothing here has an influence on training: all randomness comes from keys of its own.
 """
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from cenie.novelty.points import rows_where
 from cenie.spaces import Space
 from cenie.student.features import state_action_features
 from cenie.teach.played import Outcomes
@@ -94,6 +97,4 @@ def merge_samples(
     point with the chance 1 / (seen + 1)."""
     count = kept.cycle.shape[0]
     replaces = jax.random.uniform(jax.random.fold_in(cycle_key, _REPLACE), (count,)) * (seen + 1) < 1.0
-    return jax.tree.map(
-        lambda old, fresh: jnp.where(replaces.reshape(-1, *[1] * (old.ndim - 1)), fresh, old), kept, new
-    )
+    return jax.tree.map(functools.partial(rows_where, replaces), new, kept)

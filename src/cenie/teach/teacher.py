@@ -478,7 +478,7 @@ def _novelty_learned(
     )
     updated = after.replays[0].buffer
     outdated = updated.column(NOVELTY)
-    rescored = novelty.rescore(learned, updated, outdated, mesh)
+    rescored = novelty.rescore(learned, updated, mesh=mesh)
     if rescored is not None:
         column = updated.columns.index(NOVELTY)
         scores = updated.scores.at[:, column].set(jnp.where(updated.mask, rescored, 0.0))

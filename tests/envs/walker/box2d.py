@@ -1,9 +1,14 @@
 """Gymnasium's walker, which is Box2D: its terrain, its bodies, and recorded episodes."""
 
+import importlib.util
 import warnings
 from typing import NamedTuple
 
 import numpy as np
+import pytest
+
+if importlib.util.find_spec("Box2D") is None:
+    pytest.skip("there are no wheels of Box2D for this Python", allow_module_level=True)
 
 with warnings.catch_warnings():
     # Box2D's binding warns while it is imported, and ends the process if a warning is an error.

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,27 +24,16 @@ def test_the_walker_keeps_the_contract_of_environments():
 
 @pytest.fixture(scope="module")
 def episode():
-    """The states of the first steps of a level, under the strongest of the torques."""
+    """A level, and states in which the walker is carried over it."""
     level = make_level(5, stump_low=1, stump_high=1)
-    environment = DOMAIN.environment
-
-    @jax.jit
-    def play(level):
-        course = environment.prepare(level)
-        _, state = environment.reset(jax.random.key(0), course)
-
-        def step(state, _):
-            made = environment.step(jax.random.key(0), course, state, jnp.array([1.0, -1.0, -1.0, 1.0]))
-            return made.state, (state, made.reward)
-
-        return jax.lax.scan(step, state, length=12)[1]
-
-    return level, *play(level)
+    start = DOMAIN.environment.prepare(level).start
+    pose = start.pose + 0.1 * jnp.arange(12.0)[:, None, None] * jnp.array([1.0, 0.5, 0.2])[:, None]
+    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (12, *x.shape)), start)
+    return level, eqx.tree_at(lambda state: state.pose, states, pose)
 
 
 def test_an_episode_is_drawn_state_by_state(episode):
-    level, states, rewards = episode
-    assert np.isfinite(rewards).all()
+    level, states = episode
     frames = DOMAIN.render.episode(level, states)
     assert frames.shape == (12, 267, 400, 3)
     # The hull begins where the level has it, five units from the left side, and moves.

@@ -86,9 +86,9 @@ def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Arr
 
 
 def near(
-    ground: Ground, lane: Int[Array, "*lanes"], x: Array, y: Array, left: Array, *, edges: int = EDGES
+    ground: Ground, lane: Int[Array, "*lanes"], centre: Pair, *, left: Array, edges: int = EDGES
 ) -> Things:
-    """The things from `left` on, in the environments of the given numbers, seen from (x, y)."""
+    """The things from `left` on, in the environments of the given numbers, seen from a centre."""
 
     def column(count: int) -> Array:
         return jnp.arange(count, dtype=jnp.int32).reshape((count,) + (1,) * left.ndim)
@@ -103,7 +103,7 @@ def near(
     )
     number = jnp.concatenate((edge_index % 16, 16 + boxes % 8))
     is_box = index >= POINTS - 1
-    return Things(mid_x - x, mid_y - y, axis_x, axis_y, half, thickness, is_box, number)
+    return Things(mid_x - centre[0], mid_y - centre[1], axis_x, axis_y, half, thickness, is_box, number)
 
 
 def reach(cos: Array, sin: Array, half_width: Array) -> Array:
@@ -111,7 +111,7 @@ def reach(cos: Array, sin: Array, half_width: Array) -> Array:
     return jnp.abs(cos) * half_width + jnp.abs(sin) * HALF_HEIGHT
 
 
-def apart(things: Things, x: Array, y: Array, cos: Array, sin: Array, *, half_width: Array) -> Array:
+def apart(things: Things, x: Array, y: Array, *, cos: Array, sin: Array, half_width: Array) -> Array:
     """The separation of legs from things along the best of their axes."""
     w, h = half_width, HALF_HEIGHT
     dx, dy = x - things.x, y - things.y

@@ -163,8 +163,6 @@ def _advance(
     ground: Ground, state: WalkerState, action: Float[Array, "n 4"]
 ) -> tuple[WalkerState, Bool[Array, " n"]]:
     """One step of the physics for a batch, and whether the hull touched the ground in it."""
-    # The kernels of the solver cannot take constants: nothing here is one, for the compiler.
-    ground, state, action = jax.lax.optimization_barrier((ground, state, action))
     old, action = _last(state), action.T
     pose, count = old.pose, action.shape[-1]
     hull_at_start = hull_distance(ground, *pose[:, 0])
@@ -173,8 +171,8 @@ def _advance(
     lane = jnp.broadcast_to(jnp.arange(count), x.shape)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     zero = jnp.zeros_like(x)
-    things = near(ground, lane, x, y, x - reach(cos, sin, half_width) - SKIN)
-    start_distance = apart(things, zero, zero, cos, sin, half_width=half_width)
+    things = near(ground, lane, (x, y), left=x - reach(cos, sin, half_width) - SKIN)
+    start_distance = apart(things, zero, zero, cos=cos, sin=sin, half_width=half_width)
     close = start_distance <= SKIN
 
     velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY)
@@ -193,8 +191,8 @@ def _advance(
     new_x, new_y, new_angle = new[:, 1:]
     new_cos, new_sin = jnp.cos(new_angle), jnp.sin(new_angle)
     left = jnp.minimum(x - reach(cos, sin, half_width), new_x - reach(new_cos, new_sin, half_width))
-    things = near(ground, lane, x, y, left - SKIN, edges=_SWEEP_EDGES)
-    end_distance = apart(things, new_x - x, new_y - y, new_cos, new_sin, half_width=half_width)
+    things = near(ground, lane, (x, y), left=left - SKIN, edges=_SWEEP_EDGES)
+    end_distance = apart(things, new_x - x, new_y - y, cos=new_cos, sin=new_sin, half_width=half_width)
     few = (start_distance < _CLOSEST).any(0) | (end_distance < _CLOSEST).any(0)
     masses = jnp.broadcast_to(jnp.asarray(INVERSE_MASSES[1:], x.dtype)[:, None], x.shape)
     inertias = jnp.broadcast_to(jnp.asarray(INVERSE_INERTIAS[1:], x.dtype)[:, None], x.shape)
@@ -203,7 +201,9 @@ def _advance(
     arguments = legs, half_width, masses, inertias, things
     single_legs = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 4 * count), arguments)
     stopped = on_few(
-        lambda few: stop_at_ground(few[0], few[1], few[2], few[3], few[4], time_step=TIME_STEP),
+        lambda few: stop_at_ground(
+            few[0], few[4], half_width=few[1], mass=few[2], inertia=few[3], time_step=TIME_STEP
+        ),
         few.reshape(4 * count),
         single_legs,
         single_legs[0],

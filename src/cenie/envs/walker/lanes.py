@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jax.experimental.xla_metadata import set_xla_metadata
 
 Tree = Any
 
@@ -70,24 +69,3 @@ def on_few(
         return done + size, results
 
     return jax.lax.while_loop(lambda carry: carry[0] < order[-1], next_ones, (jnp.int32(0), otherwise))[1]
-
-
-def one_kernel(function: Callable[..., Tree]) -> Callable[..., Tree]:
-    """Ask XLA to compile a function for the CPU as one piece, instead of one call for every few operations.
-
-    Worth it for long loops of small steps. Without it the result is the same, only slower. Reductions are not
-    allowed in the function.
-    """
-    if jax.default_backend() != "cpu":
-        return function
-
-    def unmarked(*arguments: Tree) -> Tree:
-        # The marks are for the call only, not for what is called from within.
-        with set_xla_metadata(xla_cpu_small_call=None, inlineable=None):
-            return function(*arguments)
-
-    def marked(*arguments: Tree) -> Tree:
-        with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-            return jax.jit(unmarked)(*arguments)
-
-    return marked

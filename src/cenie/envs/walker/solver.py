@@ -36,7 +36,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import on_few, one_kernel
+from cenie.envs.walker.lanes import on_few
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
@@ -124,9 +124,9 @@ def contact_of(
     manifold: Manifold,
     x: Array,
     y: Array,
+    *,
     cos: Array,
     sin: Array,
-    *,
     mass: Array | float,
     inertia: Array | float,
 ) -> Contact:
@@ -316,7 +316,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     chosen = jnp.stack(slots_of(close, slots), 1)
     thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
     manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
-    contacts = contact_of(manifolds, zero, zero, cos, sin, mass=mass, inertia=inertia)
+    contacts = contact_of(manifolds, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
     memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
     old = remembered(manifolds, memory)
     first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
@@ -334,10 +334,10 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
     ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
-    # How many slots anybody uses. Kernels must not be given what they do not read.
+    # How many slots anybody uses.
     used = (manifolds.total > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
-    sweeps = one_kernel(partial(_velocity_sweeps, legs))
-    bodies, turning, last = sweeps((bodies, turning, first), joints, contacts, ones, used)
+    carry = bodies, turning, first
+    bodies, turning, last = _velocity_sweeps(legs, carry, joints, contacts, ones, used)
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
@@ -445,9 +445,9 @@ def correct_contact(
     manifold: Manifold,
     leg: Placed,
     factor: float,
+    *,
     mass: Array | float,
     inertia: Array | float,
-    *,
     one: Array,
 ) -> tuple[Placed, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
@@ -514,8 +514,7 @@ def _correct_positions(
 
     `start` is where the contacts were found.
     """
-    sweep = one_kernel(partial(_position_sweep, legs))
-    # What the kernel does not read must not be given to it.
+    sweep = partial(_position_sweep, legs)
     pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
     bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
@@ -571,7 +570,7 @@ def _position_sweep(
         def at_slot(slot, carry, k=k, m=m, i=i):
             relative, deepest = carry
             manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
-            relative, deep = correct_contact(manifold, relative, 0.2, m, i, one=one)
+            relative, deep = correct_contact(manifold, relative, 0.2, mass=m, inertia=i, one=one)
             return relative, jnp.minimum(deepest, deep)
 
         carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)

@@ -25,7 +25,6 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import one_kernel
 from cenie.envs.walker.solver import (
     SLOP,
     Contact,
@@ -173,9 +172,7 @@ def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array,
     """The part of the motion after which a leg first touches each thing; 1 if it does not."""
     path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
     one = jnp.where(jnp.abs(things.x) < 1e30, 1.0, 0.5)
-    # What the kernel does not read must not be given to it.
-    shapes = things._replace(is_box=None, number=None)
-    return one_kernel(_first_touch)(path, half_width + 0 * things.x, shapes, one)
+    return _first_touch(path, half_width + 0 * things.x, things, one)
 
 
 def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> Array:
@@ -251,7 +248,7 @@ def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
 
 
 def stop_at_ground(
-    legs: Stopped, half_width: Array, mass: Array, inertia: Array, things: Things, *, time_step: float
+    legs: Stopped, things: Things, *, half_width: Array, mass: Array, inertia: Array, time_step: float
 ) -> Stopped:
     """All stops of legs within one step, of given inverse masses and inertias.
 
@@ -266,7 +263,7 @@ def stop_at_ground(
         stops = t < _LAST
         x, y, angle = (start + t * motion for start, motion in zip(sweep.start, sweep.motion))
         cos, sin = jnp.cos(angle), jnp.sin(angle)
-        close = apart(things, x, y, cos, sin, half_width=half_width) <= SKIN
+        close = apart(things, x, y, cos=cos, sin=sin, half_width=half_width) <= SKIN
         around = things._replace(x=things.x - x, y=things.y - y)
         chosen = jnp.stack(slots_of(close, SLOTS), 1)
         thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
@@ -286,14 +283,15 @@ def stop_at_ground(
             jnp.where(stops, impulses, legs.memory.impulses),
         )
 
-        # What the kernels do not read must not be given to them.
         pushes = jax.tree.map(lambda x: x.astype(t.dtype), found._replace(number=None, names=None))
         at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
         used = (found.total > 0).any(1).sum(dtype=jnp.int32)
-        shift = one_kernel(_push_out)(at_stop, pushes, mass, inertia, one, used)
-        contacts = contact_of(found, shift.x, shift.y, shift.cos, shift.sin, mass=mass, inertia=inertia)
+        shift = _push_out(at_stop, pushes, mass, inertia, one, used)
+        contacts = contact_of(
+            found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
+        )
         none = Impulses(*(0 * found.plane,) * 4)
-        velocity = one_kernel(_solve_alone)(sweep.velocity, contacts, none, one, used)
+        velocity = _solve_alone(sweep.velocity, contacts, none, one, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
         start = x + shift.x, y + shift.y, shift.angle
@@ -324,7 +322,9 @@ def _push_out(
         leg, done = carry
 
         def push(slot, carry):
-            new, deep = correct_contact(_entry(manifolds, slot), carry[0], 0.75, mass, inertia, one=one)
+            new, deep = correct_contact(
+                _entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia, one=one
+            )
             return new, jnp.minimum(carry[1], deep)
 
         new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
