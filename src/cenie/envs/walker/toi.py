@@ -4,7 +4,8 @@ Box2D does this after the step proper, for each body alone, without its joints, 
 own here. The gap that opens at the joints is closed by the next step.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,8 @@ _MOST_STOPS = 8
 _LAST = 1 - 1e-6
 _POSITION_SWEEPS = 20
 _VELOCITY_SWEEPS = 180
+_SETTLED = 1e-6
+"""Velocities that change less in a sweep are final: legs that are alone settle fast."""
 _ADVANCES, _PUSHES, _NARROWINGS = 8, 3, 14
 
 
@@ -176,19 +179,19 @@ def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array,
 
 
 def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> Array:
-    """Box2D's search, which goes on until it is done; here it has a fixed number of rounds, ample for it.
+    """Box2D's search: until it is done everywhere, but with an ample limit.
 
     Flags are numbers, 0 or 1, because kernels keep those in a form that is easy on the CPU.
     """
 
-    def advance(_, carry):
+    def advance(carry):
         active, t1, result = carry
         distance, axis = _closest(path, half_width, things, t1, one)
         near_enough = distance < TARGET + TOLERANCE
         result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
         active = kept(jnp.where(near_enough, 0.0, active), one)
 
-        def push_back(_, carry):
+        def push_back(carry):
             inner, active, t1, t2, result = carry
             s2, point = _deepest(path, half_width, things, axis, t2)
             point = kept(point[0], one), kept(point[1], one)
@@ -207,17 +210,26 @@ def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> 
             return inner, active, t1, t2, result
 
         carry = active, active, t1, one, result
-        _, active, t1, _, result = lax.fori_loop(0, _PUSHES, push_back, carry)
+        _, active, t1, _, result = _repeat(push_back, carry, _PUSHES)
         return active, t1, result
 
-    return lax.fori_loop(0, _ADVANCES, advance, (one, 0 * one, one))[2]
+    return _repeat(advance, (one, 0 * one, one), _ADVANCES)[2]
+
+
+def _repeat(function: Callable[..., Any], carry: Any, limit: int) -> Any:
+    """Call a function as long as any of the flags that come first in the carry is set."""
+
+    def goes_on(carry):
+        return (carry[0] < limit) & (carry[1][0] > 0).any()
+
+    return lax.while_loop(goes_on, lambda carry: (carry[0] + 1, function(carry[1])), (jnp.int32(0), carry))[1]
 
 
 def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
     """When the separation is the target: bisection and secant steps in turn."""
 
-    def narrow(count, carry):
-        active, a1, a2, s1, s2, t = carry
+    def narrow(carry):
+        active, count, a1, a2, s1, s2, t = carry
         secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
         trial = kept(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
         s = kept(_along(path, axis, point, trial), one)
@@ -227,9 +239,9 @@ def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
         a1, s1 = jnp.where(searching & above, trial, a1), jnp.where(searching & above, s, s1)
         a2, s2 = jnp.where(searching & ~above, trial, a2), jnp.where(searching & ~above, s, s2)
         active = jnp.where(jnp.abs(s - TARGET) < TOLERANCE, 0.0, active)
-        return active, a1, a2, s1, s2, t
+        return active, count + 1, a1, a2, s1, s2, t
 
-    return lax.fori_loop(0, _NARROWINGS, narrow, (active, t1, t2, s1, s2, t2))[5]
+    return _repeat(narrow, (active, jnp.int32(0), t1, t2, s1, s2, t2), _NARROWINGS)[6]
 
 
 class Stopped(NamedTuple):
@@ -318,8 +330,8 @@ def _push_out(
 ) -> Placed:
     """Legs that stop are pushed out of what they touch, each until it is."""
 
-    def sweep(_, carry):
-        leg, done = carry
+    def sweep(carry):
+        unfinished, leg = carry
 
         def push(slot, carry):
             new, deep = correct_contact(
@@ -328,16 +340,18 @@ def _push_out(
             return new, jnp.minimum(carry[1], deep)
 
         new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
-        new = Placed(*(jnp.where(done > 0, old, fresh) for old, fresh in zip(leg, new)))
-        return new, jnp.where(deepest >= -1.5 * SLOP, 1.0, done)
+        new = Placed(*(jnp.where(unfinished > 0, fresh, old) for old, fresh in zip(leg, new)))
+        return jnp.where(deepest >= -1.5 * SLOP, 0.0, unfinished), new
 
-    return lax.fori_loop(0, _POSITION_SWEEPS, sweep, (leg, 0 * one))[0]
+    return _repeat(sweep, (one, leg), _POSITION_SWEEPS)[1]
 
 
 def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Array, used: Array) -> Array:
-    """Velocities of legs that touch the ground and nothing else."""
+    """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
-    def sweep(_, carry):
+    def sweep(carry):
+        _, before, impulses = carry
+
         def solve(slot, carry):
             velocity, impulses = carry
             new, velocity = solve_contact(_entry(contacts, slot), _entry(impulses, slot), velocity, one)
@@ -345,9 +359,11 @@ def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Ar
                 lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), impulses, new
             )
 
-        return lax.fori_loop(0, used, solve, carry)
+        velocity, impulses = lax.fori_loop(0, used, solve, (before, impulses))
+        changes = jnp.abs(velocity - before).max(0) > _SETTLED
+        return jnp.where(changes, 1.0, 0.0), velocity, impulses
 
-    return lax.fori_loop(0, _VELOCITY_SWEEPS, sweep, (velocity, impulses))[0]
+    return _repeat(sweep, (one, velocity, impulses), _VELOCITY_SWEEPS)[1]
 
 
 def _entry(tree: PyTree, slot: Array) -> PyTree:
