@@ -27,6 +27,7 @@ from cenie.envs.walker.solver import (
     LOWER,
     TIME_STEP,
     Problem,
+    correct_positions,
     solve,
 )
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
@@ -40,6 +41,8 @@ END = (POINTS - 10) * STEP
 """How far a walker has to come."""
 _CLOSEST = 0.008
 _SWEEP_EDGES = 6
+_SMALL_BATCH = 32
+"""In a batch of this size it is not worth while to solve the common case by itself."""
 
 
 class WalkerState(eqx.Module):
@@ -179,15 +182,18 @@ def _advance(
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
     problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
-    # Most walkers touch at most one thing, with their lower legs only.
-    simple = solve(problem, LOWER, 1)
-    number = close.sum(0)
-    few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
-    solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, max(16, count // 8))
+    if count <= _SMALL_BATCH:
+        solved = solve(problem, (0, 1, 2, 3), SLOTS)
+    else:
+        # Most walkers touch at most one thing, with their lower legs only.
+        simple = solve(problem, LOWER, 1)
+        number = close.sum(0)
+        few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
+        solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, count // 2)
 
     bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)
-    new = solved.pose
+    new = correct_positions(solved, pose)
     new_x, new_y, new_angle = new[:, 1:]
     new_cos, new_sin = jnp.cos(new_angle), jnp.sin(new_angle)
     left = jnp.minimum(x - reach(cos, sin, half_width), new_x - reach(new_cos, new_sin, half_width))
@@ -207,7 +213,7 @@ def _advance(
         few.reshape(4 * count),
         single_legs,
         single_legs[0],
-        max(16, count // 4),
+        max(16, count // 2),
     )
     stopped = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 4, count), stopped)
     (sx, sy, sa), (mx, my, ma), leg_velocity = stopped.sweep

@@ -6,7 +6,7 @@ that ends early, and every branch, into one that computes both sides for all. A 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,17 +55,61 @@ def on_few(
             lambda: jax.tree.map(lambda new, old: jnp.where(few, new, old), function(arguments), otherwise),
             lambda: otherwise,
         )
-    order = jnp.cumsum(few)
 
     def next_ones(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
-        done, results = carry
-        wanted = done + 1 + jnp.arange(size)
-        index = jnp.minimum(jnp.searchsorted(order, wanted), lanes - 1)
-        new = function(jax.tree.map(lambda x: x[..., index], arguments))
-        place = order - 1 - done
-        mine = few & (place >= 0) & (place < size)
-        place = jnp.clip(place, 0, size - 1)
-        results = jax.tree.map(lambda x, old: jnp.where(mine, x[..., place], old), new, results)
-        return done + size, results
+        waiting, results = carry
+        some = _some_of(waiting, size)
+        new = function(some.taken(arguments))
+        return waiting & ~some.mine, some.put_back(new, results)
 
-    return jax.lax.while_loop(lambda carry: carry[0] < order[-1], next_ones, (jnp.int32(0), otherwise))[1]
+    return jax.lax.while_loop(lambda carry: carry[0].any(), next_ones, (few, otherwise))[1]
+
+
+def until_done(
+    function: Callable[[Tree, Tree, jax.Array], tuple[Tree, jax.Array]],
+    pending: jax.Array,
+    arguments: Tree,
+    results: Tree,
+    size: int,
+) -> Tree:
+    """Call `function(arguments, results, pending)` until no lane is pending, for `size` lanes at a time.
+
+    It returns better results, of those lanes that are pending, and which lanes still are.
+    """
+    lanes = pending.shape[-1]
+
+    def again(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
+        pending, results = carry
+        if size >= lanes:
+            results, pending = function(arguments, results, pending)
+            return pending, results
+        some = _some_of(pending, size)
+        new, still = function(*some.taken((arguments, results, pending)))
+        return some.put_back(still, pending), some.put_back(new, results)
+
+    return jax.lax.while_loop(lambda carry: carry[0].any(), again, (pending, results))[1]
+
+
+class _Some(NamedTuple):
+    """The lanes that are computed next: where they are taken from, and where each goes."""
+
+    source: jax.Array
+    mine: jax.Array
+    place: jax.Array
+
+    def taken(self, tree: Tree) -> Tree:
+        return jax.tree.map(lambda x: x.at[..., self.source].get(mode="promise_in_bounds"), tree)
+
+    def put_back(self, new: Tree, old: Tree) -> Tree:
+        def put(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(self.mine, new.at[..., self.place].get(mode="promise_in_bounds"), old)
+
+        return jax.tree.map(put, new, old)
+
+
+def _some_of(waiting: jax.Array, size: int) -> _Some:
+    """The first `size` lanes that wait; if there are fewer, others fill up."""
+    order = jnp.cumsum(waiting)
+    source = jnp.searchsorted(order, 1 + jnp.arange(size))
+    source = jnp.minimum(source, waiting.shape[-1] - 1)
+    return _Some(source, waiting & (order <= size), jnp.clip(order - 1, 0, size - 1))

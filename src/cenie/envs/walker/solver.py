@@ -3,7 +3,6 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -36,12 +35,12 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import on_few
+from cenie.envs.walker.lanes import until_done
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
 POSITION_SWEEPS = 60
-_FIRST_SWEEPS = 4
+_SWEEPS_AT_ONCE = 6
 SWEEP_ORDER = (3, 2, 0, 1)
 """Joints are solved in the order in which Box2D finds them: knee 1, hip 1, hip 0, knee 0."""
 SLOP = 0.005
@@ -231,6 +230,13 @@ def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair,
     return (new_motor, new_limit), (x, y, t)
 
 
+def side_of(angle: Float[Array, "5 n"], joint: int) -> Float[Array, " n"]:
+    """1 if a joint is at its lower limit, -1 at the upper, 0 between them."""
+    a, b = JOINT_BODIES[joint]
+    bent = angle[b] - angle[a] - REFERENCE_ANGLES[joint]
+    return (bent <= LOWER_LIMITS[joint]).astype(angle.dtype) - (bent >= UPPER_LIMITS[joint])
+
+
 def _joints_of(
     angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"], one: Array
 ) -> list[Joint]:
@@ -238,8 +244,7 @@ def _joints_of(
     joints = []
     zero = jnp.zeros_like(one)
     for j, (a, b) in enumerate(JOINT_BODIES):
-        bent = angle[b] - angle[a] - REFERENCE_ANGLES[j]
-        side = (bent <= LOWER_LIMITS[j]).astype(angle.dtype) - (bent >= UPPER_LIMITS[j])
+        side = side_of(angle, j)
         ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
         ax, ay = _turned(ANCHORS_A[j], cos[a], sin[a])
         bx, by = _turned(ANCHORS_B[j], cos[b], sin[b])
@@ -292,16 +297,20 @@ class Problem(NamedTuple):
 
 
 class Solution(NamedTuple):
+    """A step whose velocities are solved; positions are still to be corrected."""
+
     pose: Float[Array, "3 5 n"]
     velocity: Float[Array, "3 5 n"]
     impulse: Float[Array, "4 4 n"]
     memory: Memory
     touched: Int[Array, "4 n"]
+    pushes: Manifold
+    """Contacts as far as positions need them, in slots of all legs."""
 
 
 def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     """A step without continuous collision, for contacts of the given legs, so many of each."""
-    pose, lanes = problem.pose, problem.pose.shape[-1]
+    pose = problem.pose
     one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
     joints = _joints_of(pose[2], problem.speed, problem.most, one)
     index = np.array(legs)
@@ -329,7 +338,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
         bodies[a] = _added(bodies[a], joints[j].effect_a, change)
         bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, first).sum(1)
+    pushed = _pushed(contacts, first)
     for k, leg in enumerate(legs):
         bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
@@ -341,7 +350,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
-    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, last).sum(1)
+    pushed = _pushed(contacts, last)
     for k, leg in enumerate(legs):
         gained[leg] = gained[leg] - pushed[:, k]
     gained = [change[:2] * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
@@ -350,8 +359,6 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
     )
     velocity = _limited(jnp.stack(bodies, 1))
-    moved = pose + TIME_STEP * velocity
-    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds, used)
 
     def for_all(values: Array) -> Array:
         """Of the legs that are not here, nothing."""
@@ -361,10 +368,19 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         places = [values[..., legs.index(leg), :] if leg in legs else nothing for leg in range(4)]
         return jnp.stack(places, -2)
 
-    missing = ((0, SLOTS - slots), *((0, 0),) * 3)
-    names, touches = jnp.stack(manifolds.names, 1), jnp.stack(last, 1)
-    remember = Memory(jnp.pad(for_all(names), missing), jnp.pad(for_all(touches), missing))
-    return Solution(corrected, velocity, impulse, remember, for_all(touched_bits(manifolds)))
+    def in_slots(values: Array) -> Array:
+        return jnp.pad(for_all(values), ((0, SLOTS - slots), *((0, 0),) * (values.ndim - 1)))
+
+    remember = Memory(in_slots(jnp.stack(manifolds.names, 1)), in_slots(jnp.stack(last, 1)))
+    pushes = manifolds._replace(number=None, names=None)
+    pushes = jax.tree.map(lambda x: in_slots(x.astype(pose.dtype)), pushes)
+    moved = pose + TIME_STEP * velocity
+    return Solution(moved, velocity, impulse, remember, for_all(touched_bits(manifolds)), pushes)
+
+
+def _pushed(contacts: Contact, impulses: Impulses) -> Float[Array, "3 legs n"]:
+    """What the impulses of all contacts change in the velocities of legs."""
+    return _added(jnp.zeros_like(contacts.effect[0]), contacts.effect, impulses).sum(1)
 
 
 def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
@@ -392,7 +408,7 @@ def _velocity_sweeps(
             contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
             new, velocity = solve_contact(contact, old, velocity, one)
             touched = jax.tree.map(
-                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), touched, new
             )
             return velocity, touched
 
@@ -502,84 +518,79 @@ def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) ->
     return a, b, fits
 
 
-def _correct_positions(
-    pose: Float[Array, "3 5 n"],
-    start: Float[Array, "3 5 n"],
-    sides: list[Array],
-    legs: tuple[int, ...],
-    manifolds: Manifold,
-    used: Array | None,
-) -> Float[Array, "3 5 n"]:
+class _Work(NamedTuple):
+    """What stays while positions are corrected."""
+
+    sides: list[Array]
+    centres: list[Pair]
+    """Where the legs were when contacts were found."""
+    pushes: Manifold
+
+
+class _Placing(NamedTuple):
+    """Bodies, and how many sweeps they have had."""
+
+    bodies: list[Placed]
+    sweeps: Array
+
+
+def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
     """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
 
     `start` is where the contacts were found.
     """
-    sweep = partial(_position_sweep, legs)
-    pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
+    pose, lanes = solution.pose, solution.pose.shape[-1]
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
     bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
-    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
-    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
+    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in range(4)]
+    work = _Work([side_of(start[2], j) for j in range(4)], centres, solution.pushes)
+    placing = _Placing(bodies, jnp.zeros(lanes, jnp.int32))
+    placing = until_done(_place, jnp.ones(lanes, bool), work, placing, max(16, lanes // 4))
+    return jnp.stack([jnp.stack(body[:3]) for body in placing.bodies], 1)
 
-    class Work(NamedTuple):
-        bodies: list[Placed]
-        fits: Array
-        sides: list[Array]
-        centres: list[Pair]
-        pushes: Manifold
-        one: Array
 
-    def correct(work: Work, count: int) -> Work:
-        def advance(carry):
-            bodies, done, number = carry
-            corrected, fits = sweep(bodies, work.centres, work.sides, work.pushes, work.one, used)
-            bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
-            return bodies, done | (fits > 0), number + 1
+def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing, Array]:
+    """Some sweeps for lanes that need them, and who needs more."""
+    one = jnp.where(jnp.abs(work.centres[0][0]) < 1e30, 1.0, 0.5)
+    touching = (work.pushes.total > 0).any(-1)
+    used = [touching[:, legs[0] :: 2].any(1).sum(dtype=jnp.int32) for legs in (LOWER, UPPER)]
 
-        carry = work.bodies, work.fits, jnp.int32(0)
-        bodies, fits, _ = lax.while_loop(lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry)
-        return work._replace(bodies=bodies, fits=fits)
+    def advance(carry):
+        placing, unfinished, number = carry
+        corrected, fits = _position_sweep(placing.bodies, work, one, used)
+        bodies = jax.tree.map(lambda old, new: jnp.where(unfinished, new, old), placing.bodies, corrected)
+        sweeps = placing.sweeps + unfinished
+        return _Placing(bodies, sweeps), unfinished & ~fits & (sweeps < POSITION_SWEEPS), number + 1
 
-    lanes = pose.shape[-1]
-    work = correct(Work(bodies, jnp.zeros(lanes, bool), sides, centres, pushes, one), _FIRST_SWEEPS)
-    bodies = on_few(
-        lambda few: correct(few, POSITION_SWEEPS - _FIRST_SWEEPS).bodies,
-        ~work.fits,
-        work,
-        work.bodies,
-        max(16, lanes // 8),
-    )
-    return jnp.stack([jnp.stack(body[:3]) for body in bodies], 1)
+    carry = placing, unfinished, jnp.int32(0)
+    return lax.while_loop(lambda carry: (carry[2] < _SWEEPS_AT_ONCE) & carry[1].any(), advance, carry)[:2]
 
 
 def _position_sweep(
-    legs: tuple[int, ...],
-    bodies: list[Placed],
-    centres: list[Pair],
-    sides: list[Array],
-    manifolds: Manifold,
-    one: Array,
-    used: Array | None,
-):
+    bodies: list[Placed], work: _Work, one: Array, used: list[Array]
+) -> tuple[list[Placed], Array]:
     bodies = list(bodies)
     fits = one > 0
-    for k, leg in enumerate(legs):
-        body, (cx, cy) = bodies[leg + 1], centres[k]
-        m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+    for legs, slots in zip((LOWER, UPPER), used):
+        mass, inertia = INVERSE_MASSES[legs[0] + 1], INVERSE_INERTIAS[legs[0] + 1]
+        pushes = jax.tree.map(lambda x, first=legs[0]: x[..., first::2, :], work.pushes)
+        ones = jnp.stack((one, one))
 
-        def at_slot(slot, carry, k=k, m=m, i=i):
-            relative, deepest = carry
-            manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
-            relative, deep = correct_contact(manifold, relative, 0.2, mass=m, inertia=i, one=one)
-            return relative, jnp.minimum(deepest, deep)
+        def push(slot, carry, pushes=pushes, ones=ones, mass=mass, inertia=inertia):
+            manifold = jax.tree.map(lambda array: _entry(array, slot), pushes)
+            placed, deep = correct_contact(manifold, carry[0], 0.2, mass=mass, inertia=inertia, one=ones)
+            return placed, jnp.minimum(carry[1], deep)
 
-        carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)
-        carry = at_slot(0, carry) if used is None else lax.fori_loop(0, used, at_slot, carry)
-        body, deepest = carry
-        fits = fits & (deepest >= -3 * SLOP)
-        bodies[leg + 1] = body._replace(x=body.x + cx, y=body.y + cy)
+        both = Placed(*(jnp.stack(each) for each in zip(*(bodies[leg + 1] for leg in legs))))
+        x, y = (jnp.stack([work.centres[leg][axis] for leg in legs]) for axis in range(2))
+        relative = both._replace(x=both.x - x, y=both.y - y)
+        both, deepest = lax.fori_loop(0, slots, push, (relative, 0 * ones))
+        both = both._replace(x=both.x + x, y=both.y + y)
+        for k, leg in enumerate(legs):
+            bodies[leg + 1] = Placed(*(each[k] for each in both))
+            fits = fits & (deepest[k] >= -3 * SLOP)
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
-        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b], one)
+        bodies[a], bodies[b], fits_j = _correct_joint(j, work.sides[j], bodies[a], bodies[b], one)
         fits = fits & fits_j
-    return bodies, jnp.where(fits, 1.0, 0.0)
+    return bodies, fits

@@ -302,8 +302,7 @@ def stop_at_ground(
         contacts = contact_of(
             found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
         )
-        none = Impulses(*(0 * found.plane,) * 4)
-        velocity = _solve_alone(sweep.velocity, contacts, none, one, used)
+        velocity = _solve_alone(sweep.velocity, contacts, one, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
         start = x + shift.x, y + shift.y, shift.angle
@@ -346,7 +345,7 @@ def _push_out(
     return _repeat(sweep, (one, leg), _POSITION_SWEEPS)[1]
 
 
-def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Array, used: Array) -> Array:
+def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) -> Array:
     """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
     def sweep(carry):
@@ -363,7 +362,8 @@ def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Ar
         changes = jnp.abs(velocity - before).max(0) > _SETTLED
         return jnp.where(changes, 1.0, 0.0), velocity, impulses
 
-    return _repeat(sweep, (one, velocity, impulses), _VELOCITY_SWEEPS)[1]
+    none = Impulses(*(jnp.zeros((SLOTS, *one.shape), one.dtype),) * 4)
+    return _repeat(sweep, (one, velocity, none), _VELOCITY_SWEEPS)[1]
 
 
 def _entry(tree: PyTree, slot: Array) -> PyTree:
