@@ -213,7 +213,7 @@ def _advance(
         few.reshape(4 * count),
         single_legs,
         single_legs[0],
-        max(16, count // 2),
+        max(16, 3 * count // 4),
     )
     stopped = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], 4, count), stopped)
     (sx, sy, sa), (mx, my, ma), leg_velocity = stopped.sweep

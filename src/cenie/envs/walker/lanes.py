@@ -40,6 +40,16 @@ def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
     return single
 
 
+def held(tree: Tree, counts: jax.Array) -> Tree:
+    """The same arrays, computed here once, whatever is made of them. `counts` are any that are not negative.
+
+    XLA computes on a CPU what several kernels read again in each of them, and a barrier for its optimisations
+    does not keep it from doing so. A branch does, if the compiler does not know which way it always goes.
+    """
+    always = counts.reshape(-1)[0] >= 0
+    return jax.lax.cond(always, lambda tree: tree, lambda tree: jax.tree.map(jnp.zeros_like, tree), tree)
+
+
 def on_few(
     function: Callable[[Tree], Tree], few: jax.Array, arguments: Tree, otherwise: Tree, size: int
 ) -> Tree:

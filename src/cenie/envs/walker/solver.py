@@ -35,7 +35,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import until_done
+from cenie.envs.walker.lanes import held, until_done
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
@@ -325,6 +325,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
     chosen = jnp.stack(slots_of(close, slots), 1)
     thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
     manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
+    manifolds = held(manifolds, manifolds.total)
     contacts = contact_of(manifolds, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
     memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
     old = remembered(manifolds, memory)
@@ -343,10 +344,7 @@ def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
         bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
     ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
-    # How many slots anybody uses.
-    used = (manifolds.total > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
-    carry = bodies, turning, first
-    bodies, turning, last = _velocity_sweeps(legs, carry, joints, contacts, ones, used)
+    bodies, turning, last = _velocity_sweeps(legs, (bodies, turning, first), joints, contacts, ones)
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
@@ -390,9 +388,11 @@ def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...
 
 
 def _velocity_sweeps(
-    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array, used: Array | None
-):
+    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array
+) -> tuple[list[Array], list[Pair], Impulses]:
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
+    bodies, turning, touched = carry
+    slots, ones = slot_by_slot(contacts), jnp.stack((one,) * 3)
 
     def sweep(_, carry):
         bodies, turning, touched = carry
@@ -403,30 +403,45 @@ def _velocity_sweeps(
             bodies[a] = _added(bodies[a], joints[j].effect_a, change)
             bodies[b] = _added(bodies[b], joints[j].effect_b, change)
 
-        def at_slot(slot, carry):
-            velocity, touched = carry
-            contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
-            new, velocity = solve_contact(contact, old, velocity, one)
-            touched = jax.tree.map(
-                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), touched, new
-            )
-            return velocity, touched
-
-        if used is None:
+        if len(touched) == 1:
             new = []
             for k, leg in enumerate(legs):
-                contact, old = jax.tree.map(lambda x, k=k: _entry(x, 0)[..., k, :], (contacts, touched))
+                contact, old = jax.tree.map(lambda x, k=k: x[..., k, :], (slots[0], touched[0]))
                 impulses, bodies[leg + 1] = solve_contact(contact, old, bodies[leg + 1], one[k])
                 new.append(impulses)
-            touched = jax.tree.map(lambda *each: jnp.stack(each)[None], *new)
-        else:
-            velocity = jnp.stack([bodies[leg + 1] for leg in legs], 1)
-            velocity, touched = lax.fori_loop(0, used, at_slot, (velocity, touched))
-            for k, leg in enumerate(legs):
-                bodies[leg + 1] = velocity[:, k]
+            return bodies, turning, [jax.tree.map(lambda *each: jnp.stack(each), *new)]
+        velocity = jnp.stack([kept(bodies[leg + 1], ones[:, 0]) for leg in legs], 1)
+        velocity, touched = solve_slots(slots, touched, velocity, one, ones)
+        for k, leg in enumerate(legs):
+            bodies[leg + 1] = velocity[:, k]
         return bodies, turning, touched
 
-    return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+    touched = [jax.tree.map(lambda x, slot=slot: x[slot], touched) for slot in range(len(slots))]
+    bodies, turning, touched = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, (bodies, turning, touched))
+    return bodies, turning, jax.tree.map(lambda *each: jnp.stack(each), *touched)
+
+
+def slot_by_slot(contacts: Contact) -> list[Contact]:
+    """Contacts slot by slot: fields have slots in front, or after the three parts of a velocity."""
+    number = contacts.bias[0].shape[0]
+    effect = [tuple(each[:, slot] for each in contacts.effect) for slot in range(number)]
+    rest = contacts._replace(effect=None)
+    return [
+        jax.tree.map(lambda x, slot=slot: x[slot], rest)._replace(effect=effect[slot])
+        for slot in range(number)
+    ]
+
+
+def solve_slots(
+    slots: list[Contact], old: list[Impulses], velocity: Array, one: Array, ones: Array
+) -> tuple[Array, list[Impulses]]:
+    """The contacts of each leg one after the other. `ones` are of the shape of the velocity."""
+    new = []
+    for contact, impulses in zip(slots, old):
+        impulses, velocity = solve_contact(contact, impulses, velocity, one)
+        velocity = kept(velocity, ones)
+        new.append(impulses)
+    return velocity, new
 
 
 def _entry(array: Array, slot: Array | int) -> Array:

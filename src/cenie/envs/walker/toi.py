@@ -26,6 +26,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
+from cenie.envs.walker.lanes import held
 from cenie.envs.walker.solver import (
     SLOP,
     Contact,
@@ -34,7 +35,8 @@ from cenie.envs.walker.solver import (
     contact_of,
     correct_contact,
     kept,
-    solve_contact,
+    slot_by_slot,
+    solve_slots,
     turned_by,
 )
 
@@ -280,6 +282,7 @@ def stop_at_ground(
         chosen = jnp.stack(slots_of(close, SLOTS), 1)
         thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
         found = touch(thing, chosen.any(0), cos, sin, half_width)
+        found = held(found, found.total)
         # A thing that is near but not touched after all is ignored from now on.
         misses = (times <= t) & ~(chosen & (found.total > 0)).any(1) & stops
         ignored |= misses
@@ -302,7 +305,7 @@ def stop_at_ground(
         contacts = contact_of(
             found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
         )
-        velocity = _solve_alone(sweep.velocity, contacts, one, used)
+        velocity = _solve_alone(sweep.velocity, contacts, one)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
         start = x + shift.x, y + shift.y, shift.angle
@@ -345,24 +348,17 @@ def _push_out(
     return _repeat(sweep, (one, leg), _POSITION_SWEEPS)[1]
 
 
-def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) -> Array:
+def _solve_alone(velocity: Array, contacts: Contact, one: Array) -> Array:
     """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
     def sweep(carry):
         _, before, impulses = carry
-
-        def solve(slot, carry):
-            velocity, impulses = carry
-            new, velocity = solve_contact(_entry(contacts, slot), _entry(impulses, slot), velocity, one)
-            return velocity, jax.tree.map(
-                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), impulses, new
-            )
-
-        velocity, impulses = lax.fori_loop(0, used, solve, (before, impulses))
+        velocity, impulses = solve_slots(slots, impulses, before, one, ones)
         changes = jnp.abs(velocity - before).max(0) > _SETTLED
         return jnp.where(changes, 1.0, 0.0), velocity, impulses
 
-    none = Impulses(*(jnp.zeros((SLOTS, *one.shape), one.dtype),) * 4)
+    slots, ones = slot_by_slot(contacts), jnp.stack((one,) * 3)
+    none = [Impulses(*(jnp.zeros_like(one),) * 4)] * SLOTS
     return _repeat(sweep, (one, velocity, none), _VELOCITY_SWEEPS)[1]
 
 
