@@ -1,5 +1,7 @@
 """The walker as an environment: Box2D's step for its five bodies, what it observes, and what it is paid."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,7 @@ from cenie.envs.walker.body import (
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, apart, ground_of, near, reach
 from cenie.envs.walker.hull import hull_distance
-from cenie.envs.walker.lanes import on_few, over_lanes
+from cenie.envs.walker.lanes import in_blocks, on_few, over_lanes
 from cenie.envs.walker.level import WalkerLevel
 from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
@@ -41,6 +43,8 @@ END = (POINTS - 10) * STEP
 """How far a walker has to come."""
 _CLOSEST = 0.008
 _SWEEP_EDGES = 6
+_BLOCK = 64
+"""So many walkers are computed side by side."""
 _SMALL_BATCH = 32
 """In a batch of this size it is not worth while to solve the common case by itself."""
 
@@ -162,6 +166,7 @@ def _first(tree: PyTree) -> PyTree:
 
 
 @over_lanes
+@partial(in_blocks, size=_BLOCK)
 def _advance(
     ground: Ground, state: WalkerState, action: Float[Array, "n 4"]
 ) -> tuple[WalkerState, Bool[Array, " n"]]:

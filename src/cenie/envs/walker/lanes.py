@@ -40,6 +40,23 @@ def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
     return single
 
 
+def in_blocks(function: Callable[..., Tree], size: int) -> Callable[..., Tree]:
+    """A function of a batch, called for `size` items after the other, whose arrays fit into a CPU's cache.
+
+    A batch that has no such parts is computed as a whole.
+    """
+
+    def blocked(*arguments: Tree) -> Tree:
+        count = jax.tree.leaves(arguments)[0].shape[0]
+        if count <= size or count % size:
+            return function(*arguments)
+        parts = jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), arguments)
+        results = jax.lax.map(lambda part: function(*part), parts)
+        return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), results)
+
+    return blocked
+
+
 def held(tree: Tree, counts: jax.Array) -> Tree:
     """The same arrays, computed here once, whatever is made of them. `counts` are any that are not negative.
 
