@@ -97,6 +97,7 @@ def play_once(
                 environment,
                 network,
                 *devices.shard_rows(mesh, chunk),
+                mesh=mesh,
                 count=min(size, total - first),
                 progress=lambda finished, first=first: progress(first + finished, total),
             )
@@ -111,14 +112,15 @@ def _play_chunk(
     levels: Level,
     keys: Key[Array, " n"],
     *,
+    mesh: Mesh | None,
     count: int,
     progress: Callable[[int], None],
 ) -> tuple[np.ndarray, ...]:
     """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
     prepared = _prepare(environment, levels)
-    play = _begin(environment, network, prepared, keys)
+    play = _begin(environment, network, prepared, keys, mesh)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, prepared, keys, play)
+        play = _segment(environment, network, prepared, keys, play, mesh)
         running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running)
         if running == 0:
@@ -176,11 +178,13 @@ def _prepare(environment: Environment, levels: Level) -> Prepared:
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
+def _begin(
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], mesh: Mesh | None
+) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
     observation, state = jax.vmap(environment.reset)(_keys_of_step(keys, 0), levels)
     count = keys.shape[0]
-    return _Play(
+    play = _Play(
         observation=observation,
         state=state,
         memory=network.initial_memory(count),
@@ -190,11 +194,18 @@ def _begin(environment: Environment, network: Network, levels: Prepared, keys: K
         solved=jnp.zeros(count, bool),
         length=jnp.zeros(count, jnp.int32),
     )
+    # As a segment leaves it: placed otherwise, the second segment would be compiled again.
+    return devices.split(mesh, play)
 
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], play: _Play
+    environment: Environment,
+    network: Network,
+    levels: Prepared,
+    keys: Key[Array, " n"],
+    play: _Play,
+    mesh: Mesh | None,
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
@@ -215,7 +226,7 @@ def _segment(
             length=play.length + play.running,
         ), None
 
-    return jax.lax.scan(body, play, length=SEGMENT)[0]
+    return devices.split(mesh, jax.lax.scan(body, play, length=SEGMENT)[0])
 
 
 def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:
