@@ -22,7 +22,7 @@ from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import init, play
 from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
-from tests.teach.compilation import as_users_compile_it
+from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny
 
 CYCLES = 14
@@ -32,12 +32,10 @@ CYCLES = 14
 def run(method, cycles=CYCLES, optimised=False, **overrides):
     """The setup, and the states before and after each cycle."""
     _, setup = build(tiny(method, **overrides))
-    advance = compiled_cycles(setup, 1)
+    advance = compiled_cycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
     states, rows = [place(setup, init(setup, 3))], []
-    if optimised:
-        advance = as_users_compile_it(advance, states[0], updates=jnp.asarray(1000))
     for _ in range(cycles):
-        state, _, metrics, _ = advance(states[-1], updates=jnp.asarray(1000))
+        state, _, metrics, _ = advance(states[-1], updates=1000)
         states.append(state)
         rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
     return setup, states, rows

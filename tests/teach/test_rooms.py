@@ -20,7 +20,7 @@ from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from tests.tiny import tiny
 
-MANY_UPDATES = jnp.asarray(1000)
+MANY_UPDATES = 1000
 
 
 def cycles(setup, count, seed=3):

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import Parts, build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, Parts, build, compiled_cycles, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -120,9 +119,11 @@ def train(
         run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
+            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
+            if counters.updates < config.updates:
+                advance.begin_to_compile(run.state)  # Meanwhile the student is evaluated.
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
-            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
             while counters.updates < config.updates and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
@@ -283,20 +284,17 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
     ]
 
 
-def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
+def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics, record = advance(
-        run.state, updates=jnp.asarray(run.config.updates, jnp.int32)
-    )
+    run.state, history, metrics, record = advance(run.state, run.config.updates)
     run.points = record.points
-    history, metrics, levels = to_host((history, metrics, record.levels))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
     steps = (counters.rollouts - before.rollouts) * run.steps_per_rollout
     run.metrics.write(rows)
-    _record_levels(run, [row["cycle"] for row in rows], levels)
+    _record_levels(run, [row["cycle"] for row in rows], record.levels)
     run.timing.write([{"cycle": counters.cycles, "seconds": seconds, "steps_per_second": steps / seconds}])
     for row in rows:
         run.sinks.log(row)
