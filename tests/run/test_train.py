@@ -24,7 +24,7 @@ from cenie.run.directory import RunDirectory, read_json, write_json
 from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
-from cenie.run.snapshot import stored_levels
+from cenie.run.snapshot import levels_of_snapshot
 from cenie.teach.cycle import init
 from tests.tiny import tiny
 
@@ -99,7 +99,7 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     snapshot = read_snapshot(files[loaded.step])
     buffer, replay = snapshot.buffers[0], loaded.tree.teacher.replays[0].buffer
     size = int(replay.size)
-    stored = stored_levels(buffer, domain.generator("random")(jax.random.key(0)))
+    stored = levels_of_snapshot(buffer, domain.generator("random")(jax.random.key(0)))
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_array_equal(ours, theirs[:size]), stored, replay.levels
     )

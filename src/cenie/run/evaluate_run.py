@@ -16,7 +16,7 @@ from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
-from cenie.teach.cycle import TrainState, init
+from cenie.teach.cycle import TrainState, state_shapes
 
 
 def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
@@ -29,7 +29,7 @@ def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationReq
     domain, setup = build(config)
     suite = domain.suites[request.suite]()
     found = checkpoint.newest_first(
-        directory.checkpoints, init(setup, config.seed), functools.partial(check_belongs, config)
+        directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
     played: list[Evaluation] = []
     with kept_programs(), console.status(f"playing {suite.name}") as status:

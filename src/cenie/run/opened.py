@@ -18,7 +18,7 @@ from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
 from cenie.run.metrics import Evaluation, read_evaluations, read_rows
 from cenie.run.records import read_levels, snapshots_of
 from cenie.student.networks import Network
-from cenie.teach.cycle import Setup, TrainState, init
+from cenie.teach.cycle import Setup, TrainState, state_shapes
 from cenie.teach.stored import StoredLevels, stored_levels
 
 
@@ -55,8 +55,8 @@ class Run:
     def _loaded(self) -> Loaded:
         directory, config = self._directory, self.config
         check_checkpoints(config, directory)
-        like, belongs = init(self.setup, config.seed), functools.partial(check_belongs, config)
-        loaded = checkpoint.load_newest(directory.checkpoints, like, belongs)
+        belongs = functools.partial(check_belongs, config)
+        loaded = checkpoint.load_newest(directory.checkpoints, state_shapes(self.setup), belongs)
         if loaded is None:
             raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
         return loaded
