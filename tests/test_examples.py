@@ -34,6 +34,7 @@ def test_a_numpy_student_learns_cart_poles_from_our_teacher():
     assert after > 1.5 * before
 
 
+@pytest.mark.slow
 def test_cart_poles_unlike_those_of_training_are_novel():
     novelty = load("novelty_gymnasium").main(rollouts=3)
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])

@@ -26,6 +26,7 @@ from tests.teach.compilation import as_users_compile_it
 from tests.tiny import tiny
 
 CYCLES = 14
+RESCORED = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
 
 
 @functools.cache
@@ -71,7 +72,7 @@ def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, wit
 def test_weight_half_is_not_the_method_without_novelty():
     """Otherwise the test above would say nothing."""
     _, ours, _ = run("plr-cenie")
-    _, theirs, _ = run("plr-robust", run__devices=1)
+    _, theirs, _ = run("plr-robust", optimised=True, run__devices=1)  # as above
     assert digest(ours[-1].teacher.replay.buffer.ids) != digest(theirs[-1].teacher.replay.buffer.ids)
 
 
@@ -172,8 +173,7 @@ def test_relative_novelty_is_measured_against_the_latest_new_levels():
 
 
 def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
-    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
-    setup, states, rows = run("plr-cenie", **overrides)
+    setup, states, rows = run("plr-cenie", **RESCORED)
     refits = 0
     for before, after, row in zip(states, states[1:], rows):
         refitted = bool(after.teacher.novelty.refitted)
@@ -196,13 +196,14 @@ def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
     assert refits > 3
 
 
-def test_rescoring_is_shared_over_devices():
-    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
-    _, _, alone = run("plr-cenie", **overrides)
-    _, _, both = run("plr-cenie", cycles=6, run__devices=2, **overrides)
-    for one, two in zip(alone, both):
-        for name in ("kind", "novelty", "novelty_weighted"):
-            assert two[f"teacher/{name}"] == pytest.approx(one[f"teacher/{name}"], rel=1e-3, abs=1e-3), name
+def test_two_devices_share_the_fit_and_the_rescoring_and_find_what_one_finds():
+    _, _, on_one = run("plr-cenie", **RESCORED)
+    setup, _, on_two = run("plr-cenie", cycles=6, run__devices=2, **RESCORED)
+    assert setup.mesh is not None
+    compared = ("kind", "fit/components", "novelty", "novelty_weighted", "regret")
+    for single, shared in zip(on_one, on_two):
+        for name in ("solved", *(f"teacher/{name}" for name in compared)):
+            assert shared[name] == pytest.approx(single[name], rel=1e-3, abs=1e-3), name
 
 
 @settings(deadline=None, max_examples=40)
@@ -225,15 +226,6 @@ def test_correlation_of_novelty_with_age_is_logged(cenie):
     size = int(buffer.size)
     expected = stats.spearmanr(buffer.column(NOVELTY)[:size], buffer.staleness[:size]).statistic
     assert row["teacher/novelty_age_correlation"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
-    _, _, alone = cenie
-    setup, _, shared = run("plr-cenie", cycles=6, run__devices=2)
-    assert setup.mesh is not None
-    for one, two in zip(alone, shared):
-        for name in ("teacher/kind", "teacher/fit/components", "teacher/novelty", "teacher/regret", "solved"):
-            assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-3), name
 
 
 def test_refits_are_made_only_when_due():
