@@ -114,7 +114,10 @@ def _symmetric_suite() -> Suite:
     for name in CENIE8:
         if name in BITMAPS:
             level = bitmap_level(name)
-            entries += [SuiteEntry(name, kind, _fixed(oriented(level, kind))) for kind in ORIENTATIONS]
+            entries += [
+                SuiteEntry(name, orientation, _fixed(oriented(level, orientation)))
+                for orientation in ORIENTATIONS
+            ]
         elif name in _CORRIDORS:
             size = _CORRIDORS[name]
             for goal in corridor_goals(size):
