@@ -13,8 +13,8 @@ from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
 from cenie.run.config import (
     MAY_CHANGE_ON_RESUME,
     Config,
-    EvaluationRequest,
     config_type,
+    evaluation_request,
     find_domain_and_method,
     load_config,
 )
@@ -274,15 +274,7 @@ def _evaluate(arguments: list[str]) -> int:
         raise SettingsError([Problem("evaluate", f"expected {expected}")])
     directory = RunDirectory(Path(names[0]))
     config = _load_config(directory.path, options.pop("domain", None))
-    request = settings.read(
-        EvaluationRequest,
-        {"suite": config.run.suite, **{key: _plain(value) for key, value in options.items()}},
-    )
-    suites = config.entry.suites
-    if request.suite not in suites:
-        raise SettingsError(
-            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
-        )
+    request = evaluation_request(config, {key: _plain(value) for key, value in options.items()})
     problems = memory_problems(evaluation_needs(config, request.episodes))
     if problems:
         raise SettingsError(problems)

@@ -170,6 +170,17 @@ class EvaluationRequest:
     checkpoints: int = setting(1, minimum=1, maximum=100_000)
 
 
+def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
+    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`."""
+    request = settings.read(EvaluationRequest, {"suite": config.run.suite, **given})
+    suites = config.entry.suites
+    if request.suite not in suites:
+        raise SettingsError(
+            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
+        )
+    return request
+
+
 @functools.lru_cache(maxsize=256)
 def config_type(entry: DomainEntry, method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
