@@ -117,7 +117,7 @@ def test_records_can_be_switched_off_and_change_nothing(tmp_path):
     """Training must not depend on what is written of it."""
     off = {"run.recorded_cycles": 0, "run.recorded_evaluations": 0, "run.recorded_points": 0}
     for name, more in (("with", {}), ("without", off)):
-        run(settings.replace(tiny("dr"), {"updates": 3, **more}), tmp_path / name)
+        run(settings.replace(tiny("dr", updates=3), more), tmp_path / name)
     ours, theirs = (
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("with", "without")
