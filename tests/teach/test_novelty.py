@@ -96,6 +96,21 @@ def _with_scores(state, scores):
     return eqx.tree_at(lambda s: s.replays[0].buffer.scores, state, scores)
 
 
+@eqx.filter_jit
+def played_again(setup, before):
+    """What the cycle after a state plays, and its novelty under the model of that state."""
+    keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
+    assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
+    (batch,) = assignment.batches
+    played = play(setup, 0, before.student, batch.levels, keys[1])
+    novelty, known = setup.curriculum.novelty, before.teacher.novelty
+    points = played.points
+    experience = Experience(batch.levels, points, assignment.kind == NEW)
+    plain = coverage.novelty(novelty.coverage, known.coverage, points.values, points.valid)
+    scored = novelty.score(known, experience, before.teacher.replay.buffer)
+    return batch.slots, played.outcomes.completed, plain, scored
+
+
 def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
     """The stored novelty is that under the model of the cycle before, computed here once more."""
     setup, states, rows = cenie
@@ -103,18 +118,12 @@ def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
     for before, after, row in zip(states, states[1:], rows):
         if int(row["teacher/kind"]) != REPLAY:
             continue
-        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
-        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
-        (batch,) = assignment.batches
-        played = play(setup, 0, before.student, batch.levels, keys[1])
-        config, points = setup.curriculum.novelty.coverage, played.points
-        expected = coverage.novelty(config, before.teacher.novelty.coverage, points.values, points.valid)
-        done, slots = np.asarray(played.outcomes.completed), np.asarray(batch.slots)
+        slots, done, expected, _ = map(np.asarray, played_again(setup, before))
         stored = np.asarray(after.teacher.replay.buffer.scores[slots, 1])
         for slot in np.unique(slots):
             rows_of_slot = (slots == slot) & done
             if rows_of_slot.any():
-                mean = np.asarray(expected)[rows_of_slot].mean()
+                mean = expected[rows_of_slot].mean()
                 np.testing.assert_allclose(stored[slots == slot], mean, rtol=1e-4, atol=1e-4)
                 checked += 1
     assert checked > 2
@@ -154,17 +163,7 @@ def test_relative_novelty_is_measured_against_the_latest_new_levels():
     seen = set()
     for before, after, row in zip(states, states[1:], rows):
         kind = int(row["teacher/kind"])
-        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
-        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
-        (batch,) = assignment.batches
-        points = play(setup, 0, before.student, batch.levels, keys[1]).points
-        experience = Experience(batch.levels, points, assignment.kind == NEW)
-        plain = coverage.novelty(
-            setup.curriculum.novelty.coverage, before.teacher.novelty.coverage, points.values, points.valid
-        )
-        scored = setup.curriculum.novelty.score(
-            before.teacher.novelty, experience, before.teacher.replay.buffer
-        )
+        _, _, plain, scored = played_again(setup, before)
         reference = plain.mean() if kind == NEW else before.teacher.novelty.reference
         np.testing.assert_allclose(scored, plain - reference, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(after.teacher.novelty.reference, reference, rtol=1e-4, atol=1e-4)
