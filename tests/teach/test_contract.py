@@ -15,7 +15,7 @@ import pytest
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
-from cenie.teach.cycle import TrainState, init
+from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
 from tests.teach import golden
@@ -78,9 +78,10 @@ class Played:
         return after > before
 
 
-# The daggers differ from their methods by one number; `make test-all` runs them too.
+# The daggers differ from their methods by one number, `sfl` by the score; `make test-all` runs them too.
 CHOSEN = [
-    pytest.param(name, marks=pytest.mark.slow if name.endswith("dagger") else ()) for name in sorted(METHODS)
+    pytest.param(name, marks=pytest.mark.slow if name.endswith(("dagger", "sfl")) else ())
+    for name in sorted(METHODS)
 ]
 
 
@@ -125,8 +126,8 @@ def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
 def test_no_leaf_of_a_new_state_is_weakly_typed(method: str):
     """Three to five were: made of Python numbers, and so of another type than what a checkpoint holds."""
     _, setup = build(tiny(method))
-    named = jax.tree_util.tree_leaves_with_path(init(setup, 0))
-    assert [jax.tree_util.keystr(path) for path, leaf in named if leaf.aval.weak_type] == []
+    named = jax.tree_util.tree_leaves_with_path(state_shapes(setup))
+    assert [jax.tree_util.keystr(path) for path, leaf in named if leaf.weak_type] == []
 
 
 def test_a_cycle_returns_exactly_the_types_it_was_given(played: Played):
@@ -143,6 +144,7 @@ def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
     restored = eqx.tree_at(lambda s: s.key, arrays, jax.random.wrap_key_data(jnp.asarray(arrays.key)))
     compiled: list[int] = []
     placed = place(played.setup, restored)
+    played.advance(played.states[0], updates=MANY_UPDATES)  # its program may have been forgotten meanwhile
     with count_compilations(lambda: compiled.append(1)):
         state, _, _, _ = played.advance(placed, updates=MANY_UPDATES)
     assert compiled == []
@@ -169,8 +171,8 @@ def test_counters_count(played: Played):
 
 @pytest.fixture
 def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
-    """Chunks are a matter of `cycles`, not of the method: two unlike methods do, unless all tests run."""
-    if played.method not in ("dr", "accel") and request.config.getoption("markexpr"):
+    """Chunks are a matter of `cycles`, not of the method: one that edits too will do, unless all run."""
+    if played.method != "accel" and request.config.getoption("markexpr"):
         pytest.skip("compiles the method once more: make test-all")
     return played
 

@@ -92,7 +92,7 @@ def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
         statistics=domain.statistics,
         students=(config.student,) * teacher.students,
         curriculum=teacher,
-        mesh=devices.level_mesh(config.devices_of(jax.device_count())),
+        mesh=devices.level_mesh(config.device_count(jax.device_count())),
         network=parts.network,
         recorded_points=config.run.recorded_points,
     )

@@ -5,7 +5,7 @@ import functools
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.snapshot import snapshot_arrays
 from cenie.run.watch import Watch, remedy, too_short
-from cenie.teach.cycle import Counters, Setup, TrainState, init
+from cenie.teach.cycle import Counters, Setup, TrainState, init, state_shapes
 from cenie.teach.record import PointSample
 
 
@@ -222,14 +222,13 @@ def _load(
 ) -> _Start:
     """The newest checkpoint of this config; the beginning if there is none yet."""
     check_checkpoints(config, directory)
-    begin = _Start(config, init(setup, config.seed), 0, None)
     loaded = checkpoint.load_newest(
-        directory.checkpoints, begin.state, functools.partial(check_belongs, config)
+        directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
     if loaded is None:
         progress.note("no checkpoint yet: starting from the beginning")
         _tell_decay(config, progress, decay)
-        return replace(begin, config=with_decay(config, decay or "keep", 0))
+        return _Start(with_decay(config, decay or "keep", 0), init(setup, config.seed), 0, None)
     for message in loaded.skipped:
         progress.note(message)
     facts, counters = read_facts(loaded.facts), Counts.of(loaded.tree.counters)

@@ -26,7 +26,7 @@ from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
 from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
-from cenie.types import Level, Rollout
+from cenie.types import Level, Rollout, strongly_typed
 
 Metrics = dict[str, Array]
 
@@ -93,6 +93,11 @@ def init(setup: Setup, seed: int) -> TrainState:
     return _init(setup, jax.random.key(seed))
 
 
+def state_shapes(setup: Setup) -> TrainState:
+    """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
+    return eqx.filter_eval_shape(init, setup, 0)
+
+
 @eqx.filter_jit
 def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
     # Compiled as one program, because hundreds of small ones take seconds.
@@ -111,7 +116,7 @@ def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
             _points_shape(setup, networks[0]),
         ),
     )
-    return jax.tree.map(_strongly_typed, state)
+    return strongly_typed(state)
 
 
 def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
@@ -129,14 +134,6 @@ def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
             f"{unit} of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
         )
     return network
-
-
-def _strongly_typed(leaf: Array) -> Array:
-    """The same array. One made of a Python number is weakly typed, unlike the one a checkpoint brings back:
-    to the compiler these are two types, and a resumed run would compile everything again."""
-    if not eqx.is_array(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf
-    return jax.lax.convert_element_type(leaf, leaf.dtype)
 
 
 def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
