@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.stages import Compiled
+from jax.stages import Compiled, Lowered
 from jaxtyping import PRNGKeyArray, PyTree
 
 from cenie import devices
 from cenie.envs.base import Domain
+from cenie.run.compilation import give_back_memory
 from cenie.run.config import Config
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Space
@@ -152,10 +153,15 @@ class CompiledCycles:
             turn = shapes.placed(
                 functools.partial(expected, split=True), functools.partial(expected, split=False)
             )
-            return tell_turn.lower(setup, state.teacher, turn).compile(self._options)
+            return self._finished(tell_turn.lower(setup, state.teacher, turn))
 
-        first = pool.submit(lambda: lowered.result().compile(self._options))
+        first = pool.submit(lambda: self._finished(lowered.result()))
         return first, pool.submit(compile_second)
+
+    def _finished(self, lowered: Lowered) -> Compiled:
+        program = lowered.compile(self._options)
+        give_back_memory()
+        return program
 
     def programs(self, state: TrainState) -> tuple[Compiled, Compiled]:
         """Both halves, once they are compiled."""
