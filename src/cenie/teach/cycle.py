@@ -226,7 +226,7 @@ def play_turn(setup: Setup, state: TrainState) -> Turn:
     placed = turn.placed(
         functools.partial(devices.split, setup.mesh), functools.partial(devices.replicate, setup.mesh)
     )
-    return jax.tree.map(_strongly_typed, placed)
+    return strongly_typed(placed)
 
 
 @functools.partial(jax.jit, static_argnames="setup")
