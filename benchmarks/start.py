@@ -4,8 +4,8 @@
 
 First the command as a user calls it, in a process of its own: seconds from its start to the first rows of
 the untrained evaluation, the first cycle and the first update (methods that learn from replayed levels fill
-their buffer first), CPU seconds and the peak of memory by then. Then part by part, in one process. Both cold,
-with an empty directory of programs, and warm.
+their buffer first), the peak of memory by then and what is still held. Then part by part, in one process.
+Both cold, with an empty directory of programs, and warm.
 """
 
 import argparse
@@ -44,7 +44,8 @@ def measure_command(method: str, preset: str, directory: Path, programs: Path) -
             _wait(is_there, process, began + PATIENCE)
             found[name] = f"{time.monotonic() - began:.1f} s"
         status = Path(f"/proc/{process.pid}/status").read_text()
-        found["peak"] = f"{int(status.split('VmHWM:')[1].split()[0]) / 1e6:.2f} GB"
+        for name, field in {"peak": "VmHWM:", "memory held": "VmRSS:"}.items():
+            found[name] = f"{int(status.split(field)[1].split()[0]) / 1e6:.2f} GB"
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()

@@ -309,7 +309,7 @@ def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
     return counters
 
 
-def _record_levels(run: _Run, cycles: list[int], columns: dict[str, np.ndarray]) -> None:
+def _record_levels(run: _Run, cycles: list[int], columns: Mapping[str, Any]) -> None:
     """The levels of the `cycles` of a chunk, which are the first ones of the columns."""
     full = run.config.run.recorded_cycles
     chosen = [index for index, cycle in enumerate(cycles) if is_recorded(cycle, full)]
