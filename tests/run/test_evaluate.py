@@ -98,9 +98,9 @@ def test_no_more_episodes_than_allowed_are_played_at_once(monkeypatch):
     sizes = []
     begin = module._begin
 
-    def watched(environment, network, levels, keys):
+    def watched(environment, network, levels, keys, mesh):
         sizes.append(keys.shape[0])
-        return begin(environment, network, levels, keys)
+        return begin(environment, network, levels, keys, mesh)
 
     monkeypatch.setattr(module, "_begin", watched)
     levels = [corridor(2, 20)] * 7
