@@ -80,8 +80,8 @@ class Played:
 
 
 def chosen(domain: str, method: str) -> Any:
-    """The daggers differ from their methods by one number, `sfl` by the score, and other domains
-    than the maze take long to compile, so that one method of all parts must do for them; `make test-all` runs the rest."""
+    """The daggers differ from their methods by one number, `sfl` by the score, and other domains than the
+    maze compile for long, so that one method of all parts must do for them; `make test-all` runs the rest."""
     often = method == "accel-cenie" or (domain == "maze" and not method.endswith(("dagger", "sfl")))
     return pytest.param(domain, method, id=f"{domain}-{method}", marks=() if often else pytest.mark.slow)
 
