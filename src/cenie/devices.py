@@ -121,13 +121,13 @@ def to_host(tree: Any) -> Any:
 # Sharing work.
 
 
-def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], rows: Any) -> Any:
-    """`function(rows)` of arrays split over the devices, each device for its own rows; it asks no other."""
+def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], *rows: Any) -> Any:
+    """`function(*rows)` of arrays split over the devices, each device for its own rows; it asks no other."""
     if mesh is None:
-        return function(rows)
+        return function(*rows)
     (axis,) = mesh.axis_names
     own = PartitionSpec(axis)
-    return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(rows)
+    return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(*rows)
 
 
 def mean_over_devices(mesh: Mesh | None, function: Callable[..., Any], replicated: Any, rows: Any) -> Any:

@@ -36,6 +36,14 @@ class Problem:
         return f"{self.path}: {self.message}"
 
 
+@dataclass(frozen=True)
+class Where:
+    """A value in a preset that counts only where another setting is given: for methods that edit, say."""
+
+    path: str
+    value: Any
+
+
 class SettingsError(ValueError):
     """All problems of a configuration at once."""
 

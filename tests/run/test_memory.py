@@ -43,9 +43,9 @@ def size_of(tree: Any) -> int:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
-def test_every_preset_fits_in_one_gigabyte(name: str, method: str) -> None:
-    assert memory_problems(training_needs(preset("maze", method, name)), GB) == []
+@pytest.mark.parametrize(("domain", "name"), [(d, name) for d in DOMAINS for name in DOMAINS[d].presets])
+def test_every_preset_fits_in_one_gigabyte(domain: str, name: str, method: str) -> None:
+    assert memory_problems(training_needs(preset(domain, method, name)), GB) == []
 
 
 def test_what_does_not_fit_is_named_with_the_settings_that_decide_it() -> None:

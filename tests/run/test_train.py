@@ -180,6 +180,17 @@ def test_stopped_and_resumed_run_leaves_the_same_bytes(finished, tmp_path):
     assert without_evaluations(path) == without_evaluations(finished[0])
 
 
+@pytest.mark.slow
+def test_a_resumed_walker_leaves_the_same_bytes(tmp_path):
+    config = tiny("accel-cenie", "walker")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    printed = run(config, whole)
+    assert all(name in printed for name in ("Hardcore", "PitGap", "walker6"))
+    run(settings.replace(config, {"updates": 3}), parts)
+    run(config, parts, resume=True)
+    assert without_evaluations(parts) == without_evaluations(whole)
+
+
 @pytest.mark.slow  # the contract of methods compares the states of chunks and of single cycles
 def test_length_of_chunks_does_not_change_results(finished, tmp_path):
     config = settings.replace(

@@ -219,11 +219,3 @@ class Domain:
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""
         return self.generators[self.roles.get(name, name)]
-
-
-def batched_reset(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared
-) -> tuple[Observation, EnvState]:
-    """`reset` over the leading axis of prepared levels, one key each. Consumes the key."""
-    count = jax.tree.leaves(levels)[0].shape[0]
-    return jax.vmap(environment.reset)(jax.random.split(key, count), levels)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.presets import PRESETS
+from cenie.envs.maze.presets import PRESETS as MAZE_PRESETS
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.presets import PRESETS as WALKER_PRESETS
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Space
 
@@ -42,8 +44,8 @@ class DomainEntry:
 
     `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
     has the properties of these names itself. `roles` are names of generators by what they are for, and
-    `presets` named sets of settings by their dotted paths, the first of which is the usual one. `edits` says
-    whether levels can be edited.
+    `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
+    usual one. `edits` says whether levels can be edited.
     """
 
     summary: str
@@ -72,7 +74,16 @@ DOMAINS = {
         generators=("uniform60", "blocks25", "empty"),
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
-        presets=PRESETS,
+        presets=MAZE_PRESETS,
+    ),
+    "walker": DomainEntry(
+        summary="a two-legged walker on terrains of eight parameters (BipedalWalker)",
+        settings=WalkerConfig,
+        factory="cenie.envs.walker.domain:walker_domain",
+        generators=("full", "easy"),
+        roles={"random": "full", "simple": "easy"},
+        suites=("walker6", "poet-roses", "high", "extreme"),
+        presets=WALKER_PRESETS,
     ),
 }
 

@@ -117,10 +117,10 @@ def _play_chunk(
     progress: Callable[[int], None],
 ) -> tuple[np.ndarray, ...]:
     """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
-    prepared = _prepare(environment, levels)
+    prepared = _prepare(environment, levels, mesh)
     play = _begin(environment, network, prepared, keys, mesh)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, prepared, keys, play, mesh)
+        play = _segment(environment, network, prepared, keys, play, mesh=mesh)
         running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running)
         if running == 0:
@@ -173,8 +173,8 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
 
 
 @eqx.filter_jit
-def _prepare(environment: Environment, levels: Level) -> Prepared:
-    return jax.vmap(environment.prepare)(levels)
+def _prepare(environment: Environment, levels: Level, mesh: Mesh | None) -> Prepared:
+    return devices.on_own_rows(mesh, jax.vmap(environment.prepare), levels)
 
 
 @eqx.filter_jit
@@ -182,7 +182,8 @@ def _begin(
     environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], mesh: Mesh | None
 ) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
-    observation, state = jax.vmap(environment.reset)(_keys_of_step(keys, 0), levels)
+    reset_keys = _keys_of_step(keys, 0)
+    observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, levels)
     count = keys.shape[0]
     play = _Play(
         observation=observation,
@@ -205,6 +206,7 @@ def _segment(
     levels: Prepared,
     keys: Key[Array, " n"],
     play: _Play,
+    *,
     mesh: Mesh | None,
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
@@ -213,7 +215,8 @@ def _segment(
             jax.vmap(jax.random.split)(_keys_of_step(keys, play.length + 1)), 1, 0
         )
         action = jax.vmap(lambda policy, key: policy.sample(key))(decision.policy, action_keys)
-        step = jax.vmap(environment.step)(step_keys, levels, play.state, action)
+        make_step = jax.vmap(environment.step)
+        step = devices.on_own_rows(mesh, make_step, step_keys, levels, play.state, action)
         ended = step.terminated | step.truncated
         return _Play(
             observation=step.observation,

@@ -300,6 +300,7 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
         keep_features=keeps_points or (setup.recorded_points > 0 and number == 0),
         keep_entropy=setup.curriculum.reads("entropy"),
+        mesh=setup.mesh,
     )
     points = None
     if keeps_points:

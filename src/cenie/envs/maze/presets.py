@@ -10,6 +10,8 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
+from cenie.envs.original import ORIGINAL_CODE
+
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
 _CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
 
@@ -61,11 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # The original code's maze configs with 0 to 60 blocks.
     "dcd": {
-        "updates": 20_000,  # its published checkpoints
-        "student.ppo.bootstrap_at_rollout_end": False,
-        "teacher.replay.insertion": "raw",
-        "teacher.replay.repeated": "last",
-        "teacher.edit.parents": "easy",
+        **ORIGINAL_CODE,
         **_CONV_LSTM,
         **_LONG_RUN,
     },
