@@ -1,6 +1,6 @@
 """Does novelty help? The paper's question, with the controls that an expert would ask for.
 
-    python examples/does_novelty_help.py --out runs/novelty --seeds 10 11 12 plr-robust plr-cenie
+    python examples/does_novelty_help.py plr-robust plr-cenie --out runs/novelty --seeds 10 11 12
     python examples/does_novelty_help.py --out runs/novelty --report
 
 Every arm trains the same student for as many gradient updates, on the maze; without names all arms are
