@@ -79,6 +79,17 @@ def split(mesh: Mesh | None, tree: Any) -> Any:
     return lax.with_sharding_constraint(tree, _over(mesh))
 
 
+def replicate(mesh: Mesh | None, tree: Any) -> Any:
+    """In a compiled program: let every device hold all arrays in full."""
+    return tree if mesh is None else lax.with_sharding_constraint(tree, everywhere(mesh))
+
+
+def expected(mesh: Mesh | None, shapes: Any, *, split: bool) -> Any:
+    """What arrays of these shapes will be once they are placed: enough to compile for them."""
+    placement = _over(mesh) if split and mesh is not None else everywhere(mesh)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement), shapes)
+
+
 def shard_rows(mesh: Mesh | None, rows: Any) -> Any:
     """Outside of one: the same for any number of rows; the last is repeated until all have as many."""
     if mesh is None:

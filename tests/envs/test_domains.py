@@ -124,7 +124,7 @@ def test_generated_and_edited_levels_are_valid(domain, random_levels):
 def test_a_level_is_as_large_as_the_settings_say(domain, random_levels):
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows(random_levels)[0]))
     entry = DOMAINS[domain.name]
-    assert 0.9 * size <= entry.measure(entry.settings()).level_bytes <= size
+    assert 0.9 * size <= entry.spec(entry.settings()).level_bytes <= size
 
 
 def test_random_designs_are_valid_levels(domain, random_levels):

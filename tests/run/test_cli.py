@@ -1,6 +1,7 @@
 """The command line: what it refuses, what it says, and what it does not load."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,13 @@ def test_help_of_every_command_is_no_error(command, capsys):
     printed = capsys.readouterr()
     assert f"cenie {command}" in printed.out
     assert printed.err == ""
+
+
+def test_help_lists_all_options_and_nothing_that_is_none(capsys):
+    assert run(["train", "maze", "plr-cenie", "--help"]) == OK
+    listed = set(re.findall(r"--([a-z][\w.-]*)", capsys.readouterr().out))
+    assert {"seed", "student.ppo.clip", "teacher.novelty.coverage.window", "run.suite"} <= listed
+    assert not {"method", "from-python"} & listed
 
 
 def test_the_method_of_a_config_cannot_be_changed_alone():

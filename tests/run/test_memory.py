@@ -8,7 +8,14 @@ import pytest
 from cenie.envs.domains import DOMAINS
 from cenie.run import memory
 from cenie.run.build import build
-from cenie.run.memory import Need, evaluation_needs, memory_problems, memory_size, readable, training_needs
+from cenie.run.memory import (
+    Need,
+    evaluation_needs,
+    format_bytes,
+    memory_problems,
+    memory_size,
+    training_needs,
+)
 from cenie.run.presets import preset
 from cenie.teach.cycle import init
 from cenie.teach.methods import METHODS
@@ -73,7 +80,7 @@ def test_the_memory_of_a_container_counts(tmp_path, monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_are_readable() -> None:
-    assert [readable(size) for size in (0, 999, 1000, 25_300_000_000, 10**25)] == [
+    assert [format_bytes(size) for size in (0, 999, 1000, 25_300_000_000, 10**25)] == [
         "0 B",
         "999 B",
         "1 kB",

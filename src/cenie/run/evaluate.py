@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
-from cenie.run.config import EPISODES_AT_ONCE
+from cenie.run.config import MAX_PARALLEL_EPISODES
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Prepared
@@ -42,7 +42,7 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
-    batch_size: int = EPISODES_AT_ONCE,
+    batch_size: int = MAX_PARALLEL_EPISODES,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
@@ -78,7 +78,7 @@ def play_once(
     *,
     keys: Key[Array, " n"],
     mesh: Mesh | None = None,
-    batch_size: int = EPISODES_AT_ONCE,
+    batch_size: int = MAX_PARALLEL_EPISODES,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
@@ -185,7 +185,7 @@ def _begin(
     reset_keys = _keys_of_step(keys, 0)
     observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, levels)
     count = keys.shape[0]
-    return _Play(
+    play = _Play(
         observation=observation,
         state=state,
         memory=network.initial_memory(count),
@@ -195,6 +195,8 @@ def _begin(
         solved=jnp.zeros(count, bool),
         length=jnp.zeros(count, jnp.int32),
     )
+    # As a segment leaves it: placed otherwise, the second segment would be compiled again.
+    return devices.split(mesh, play)
 
 
 @eqx.filter_jit
@@ -227,7 +229,7 @@ def _segment(
             length=play.length + play.running,
         ), None
 
-    return jax.lax.scan(body, play, length=SEGMENT)[0]
+    return devices.split(mesh, jax.lax.scan(body, play, length=SEGMENT)[0])
 
 
 def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:

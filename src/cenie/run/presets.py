@@ -6,7 +6,7 @@ from typing import Any
 
 from cenie import settings
 from cenie.envs.domains import DomainEntry
-from cenie.run.config import Config, config_type, find_both
+from cenie.run.config import Config, config_type, find_domain_and_method
 from cenie.settings import Problem, SettingsError, Where, show
 
 _ABSENT: Any = object()
@@ -24,7 +24,7 @@ def preset(
     `domain` is a name of the table or `module:attribute`; with `entry` it is only a name. Raises
     `SettingsError` with every problem.
     """
-    entry, method = find_both(domain, method, entry)
+    entry, method = find_domain_and_method(domain, method, entry)
     name = default_preset(entry) if name is None else name
     presets = entry.presets
     if name not in presets:
@@ -32,8 +32,10 @@ def preset(
     config = config_type(entry, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
     chosen = _chosen(data, presets[name])
-    first = {"run.suite": entry.suites[0]}
-    return _with_decay(settings.replace(settings.replace(config, first | chosen), overrides or {}))
+    default_suite = {"run.suite": entry.suites[0]}
+    return _with_decay_to_the_end(
+        settings.replace(settings.replace(config, default_suite | chosen), overrides or {})
+    )
 
 
 def default_preset(entry: DomainEntry) -> str:
@@ -63,7 +65,7 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def _with_decay(config: Config) -> Config:
+def _with_decay_to_the_end(config: Config) -> Config:
     """Let the learning rate reach its final value at the end of the run, unless told otherwise."""
     if config.student.ppo.decay_updates is not None:
         return config

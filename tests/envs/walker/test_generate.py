@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import stack_equal
+from cenie.envs.base import stack_same_shapes
 from cenie.envs.check import check_environment
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.design import WalkerDesign, design_task, walker_design
@@ -58,7 +58,7 @@ def test_parameters_are_uniform_in_their_ranges(config, name):
 def edited(num_edits, stairs):
     """Children of levels in the middle of all ranges."""
     parent = make_level(1, time_limit=99, **dict(zip(PARAMETERS, map(float, MIDDLE))))
-    parents = stack_equal([parent] * COUNT)
+    parents = stack_same_shapes([parent] * COUNT)
     change = functools.partial(edit, num_edits=num_edits, stairs=stairs)
     keys = jax.random.split(jax.random.key(1), COUNT)
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(change))(keys, parents))
@@ -92,7 +92,7 @@ def test_a_child_has_a_new_seed_even_if_nothing_else_changed_and_keeps_the_rest(
 def test_three_edits_may_meet_and_stay_within_the_bounds():
     assert np.sum(edited(3, True).parameters != MIDDLE, axis=1).max() == 3
     corners = np.random.default_rng(0).integers(0, 2, (COUNT, 8)).astype(bool)
-    parents = stack_equal([make_level(0)] * COUNT)
+    parents = stack_same_shapes([make_level(0)] * COUNT)
     parents = type(parents)(
         np.where(corners, HIGHEST, LOWEST), parents.seed, parents.hardcore, parents.time_limit
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenie.envs.base import stack_equal
+from cenie.envs.base import stack_same_shapes
 from cenie.envs.domains import DOMAINS
 from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.level import (
@@ -111,7 +111,7 @@ def test_suites_draw_a_new_terrain_of_the_same_kind_for_each_episode(name):
     assert suite.measure == "score"
     labels, levels = suite.draw(0, 3)
     again = suite.draw(0, 3)[1]
-    jax.tree.map(np.testing.assert_array_equal, stack_equal(levels), stack_equal(again))
+    jax.tree.map(np.testing.assert_array_equal, stack_same_shapes(levels), stack_same_shapes(again))
     assert len({int(level.seed) for level in levels}) == len(levels) == 3 * len(suite.entries)
     other = suite.draw(1, 3)[1]
     assert {int(level.seed) for level in levels}.isdisjoint(int(level.seed) for level in other)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import stack_equal
+from cenie.envs.base import stack_same_shapes
 from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel, make_level
 from cenie.envs.walker.terrain import (
     BASE,
@@ -36,7 +36,7 @@ def terrains():
     compiled = jax.jit(jax.vmap(terrain_of))
 
     def make(first_seed=0, **parameters):
-        levels = stack_equal([make_level(first_seed, **parameters)] * BATCH)
+        levels = stack_same_shapes([make_level(first_seed, **parameters)] * BATCH)
         seeds = np.arange(first_seed, first_seed + BATCH, dtype=np.uint32)
         levels = eqx.tree_at(lambda levels: levels.seed, levels, seeds)
         return jax.tree.map(np.asarray, compiled(levels))
@@ -181,7 +181,7 @@ def test_worst_case_of_boxes_fits(build):
     points[182:] = (0.5, 0.9, 0.99, 0.0, 0.0)
     level = make_level(0, **WORST)
     levels, chances = random_levels()
-    levels = stack_equal([level] * BATCH)
+    levels = stack_same_shapes([level] * BATCH)
     chances = Chances(jnp.broadcast_to(points, chances.points.shape), chances.push)
     found = jax.tree.map(np.asarray, build(levels, chances))
     assert found.num_boxes[0] == 46

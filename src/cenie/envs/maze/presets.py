@@ -43,6 +43,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 4,
         # A few hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
+        # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
+        "teacher.novelty.coverage.window": 128,
+        "teacher.novelty.coverage.max_points": 8192,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from cenie.envs.maze.dynamics import MazeState
-from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Place
+from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Position
 from cenie.envs.pictures import sheet
 
 _FLOOR, _GRID, _WALL = (24, 26, 32), (40, 43, 52), (128, 132, 142)
@@ -30,17 +30,17 @@ def render(
     # Tile coordinates of the pixel centres, from -1 to 1.
     across, down = (2 * x + 1) / tile - 1, (2 * y + 1) / tile - 1
 
-    def paint(place: Place, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
-        top, left = (int(place[1]) + 1) * tile, (int(place[0]) + 1) * tile
+    def paint(position: Position, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
+        top, left = (int(position[1]) + 1) * tile, (int(position[0]) + 1) * tile
         image[top : top + tile, left : left + tile][mask] = colour
 
     paint(np.asarray(level.goal), (x > 0) & (y > 0), _GOAL)
-    where = (int(level.start[0]), int(level.start[1]), int(level.direction))
-    for where in path:
-        paint(where, across**2 + down**2 < 0.12, _PATH)
-    ahead_x, ahead_y = DIRECTIONS[where[2]]
+    pose = (int(level.start[0]), int(level.start[1]), int(level.direction))
+    for pose in path:
+        paint(pose, across**2 + down**2 < 0.12, _PATH)
+    ahead_x, ahead_y = DIRECTIONS[pose[2]]
     forward, sideways = across * ahead_x + down * ahead_y, across * ahead_y - down * ahead_x
-    paint(where, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
+    paint(pose, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
     return image
 
 
