@@ -135,6 +135,34 @@ def test_a_batch_stays_one_under_nested_maps():
     assert f"f32[4,{LANES // 4},3,5,1]" not in program
 
 
+@pytest.mark.slow
+def test_large_batches_make_the_same_steps():
+    """They are cut into blocks, in which the rare cases are solved apart, some lanes at a time."""
+    episodes, _ = forced(True)
+    courses = courses_of(episodes.x, episodes.y, episodes.boxes)
+    state, states = courses.start, []
+    for t in range(96):
+        states.append(state)
+        state = advance(courses, state, jnp.asarray(episodes.action[:, t])).state
+    times = range(5, 96, 12)
+    chosen = jax.tree.map(lambda *each: jnp.concatenate(each), *(states[t] for t in times))
+    actions = jnp.concatenate([jnp.asarray(episodes.action[:, t]) for t in times])
+    many = jax.tree.map(lambda x: jnp.concatenate((x,) * 8), courses)
+    keys = jax.random.split(jax.random.key(0), 128)
+    large = jax.jit(jax.vmap(WALKER.step))(keys, many, chosen, actions)
+    small = jax.tree.map(
+        lambda *each: jnp.concatenate(each),
+        *(advance(courses, states[t], jnp.asarray(episodes.action[:, t])) for t in times),
+    )
+    assert len(np.unique(np.asarray(large.state.touched))) > 8
+    for found, expected in ((large.state.pose, small.state.pose), (large.reward, small.reward)):
+        difference = np.abs(np.asarray(found) - np.asarray(expected))
+        assert np.quantile(difference, 0.99) < 1e-5
+        assert difference.max() < 1e-2
+    for name in ("touched", "contact", "names"):
+        np.testing.assert_array_equal(getattr(large.state, name), getattr(small.state, name))
+
+
 def test_an_episode_ends_at_the_time_limit_of_its_level():
     episodes, _ = forced(False)
     courses = courses_of(episodes.x, episodes.y, episodes.boxes, limit=1)
