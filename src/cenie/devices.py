@@ -155,6 +155,31 @@ def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: An
     )(*arguments)
 
 
+def on_first_device(mesh: Mesh | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, computed by the first device of the mesh alone; every device gets the result.
+
+    For work that cannot be shared out without exchanges in its loops. Host devices share one pool of
+    threads, so that the first one may use the cores of all while these wait; and the single exchange stands
+    behind the condition, where no device can miss it.
+    """
+    if mesh is None:
+        return function(*arguments)
+    (axis,) = mesh.axis_names
+    traced = jax.jit(function)
+
+    def on_each(*arguments: Any) -> Any:
+        is_first = lax.axis_index(axis) == 0
+        shapes = jax.eval_shape(traced, *arguments)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        result = lax.cond(is_first, traced, lambda *_: nothing, *arguments)
+        # Sums with zeros; flags are summed as numbers.
+        total = lax.psum(jax.tree.map(lambda leaf: leaf + jnp.zeros((), jnp.int8), result), axis)
+        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), total, result)
+
+    in_full = PartitionSpec()
+    return jax.shard_map(on_each, mesh=mesh, in_specs=in_full, out_specs=in_full, check_vma=False)(*arguments)
+
+
 def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) -> Any:
     """`function(*rows)` of trees whose arrays have a leading axis of rows, as has every array it returns.
 
@@ -170,14 +195,6 @@ def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) ->
         return all_parts.reshape(-1, *part.shape[1:])[:count]
 
     return jax.tree.map(joined, parts)
-
-
-def summed(devices: Devices | None, function: Callable[..., jax.Array], *rows: jax.Array) -> jax.Array:
-    """The sum over rows `function(mask, *rows)`; it must count only those rows whose `mask` is true."""
-    if devices is None:
-        return function(jnp.ones(rows[0].shape[0], bool), *rows)
-    own, mask = _own(devices, rows)
-    return lax.psum(function(mask, *own), devices.axis)
 
 
 def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:

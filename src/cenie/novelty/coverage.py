@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from cenie.devices import Devices, side_by_side
+from cenie.devices import on_first_device
 from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
@@ -92,21 +92,19 @@ def fit(
 ) -> CoverageState:
     """Fit the model to the window; the old one stays if that fails. Consumes the key.
 
-    With a `mesh` of one axis its devices share the work.
+    Of the devices of a `mesh` the first one does it, and the others get the result.
     """
 
-    def fit_on(
-        devices: Devices | None, points: jax.Array, valid: jax.Array, model: Any, key: jax.Array
-    ) -> Fitted:
+    def fit_to(points: jax.Array, valid: jax.Array, model: Any, key: jax.Array) -> Fitted:
         draw_key, fit_key = jax.random.split(key)
         points, valid = points.reshape(-1, points.shape[-1]), valid.reshape(-1)
         count = _points_to_fit(config, valid.size)
         if count < valid.size:
             index, valid = drawn(draw_key, valid, count)
             points = jnp.where(valid[:, None], points[index], 0.0)
-        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model, devices=devices)
+        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model)
 
-    new = side_by_side(mesh, fit_on, state.points, state.valid, state.model, key)
+    new = on_first_device(mesh, fit_to, state.points, state.valid, state.model, key)
     return state._replace(
         model=jax.tree.map(lambda fresh, old: jnp.where(new.ok, fresh, old), new.model, state.model),
         fitted=state.fitted | new.ok,
