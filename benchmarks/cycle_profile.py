@@ -1,15 +1,15 @@
 """Where the time of a replay cycle of `plr-cenie` goes, part by part.
 
-    python -m benchmarks.cycle_profile [--presets paper quick] [--updates 40] [--rounds 12]
+    python -m benchmarks.cycle_profile [--presets paper quick] [--updates 40] [--rounds 8]
 
 A student is trained in a real run on one host device per core. The states of the run before its last replays
-are kept, and all candidates begin from them, so that points, windows and models are those of training. All
-run in one process and take turns, after a call to warm up. Seconds are CPU time of all threads, because that
-does not depend on what else the machine does; means over the rounds, since a fit takes as long as its data
-want.
+are kept, and everything begins from them, so that points, windows and models are those of training. All parts
+and whole cycles run in one process and take turns, after a call to warm up. Seconds are CPU time of all
+threads, because that depends least on what else the machine does; means over the states, since a fit takes
+as long as its points want.
 
-What novelty costs is the whole cycle minus the same cycle with a novelty that does nothing; the parts are
-programs of their own, and what they leave is the rest.
+The share of novelty is what the cycle saves with a novelty that does nothing. The parts are programs of their
+own, in which the compiler cannot merge as much as in one, so that they do not add up to the cycle.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,34 +25,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-CORES = len(os.sched_getaffinity(0))
-jax.config.update("jax_num_cpu_devices", CORES)
-
-from cenie.devices import side_by_side  # noqa: E402, the devices must be known first
-from cenie.novelty import coverage, kmeans, mixture  # noqa: E402
-from cenie.novelty.config import MixtureConfig  # noqa: E402
-from cenie.novelty.selection import sizes_of  # noqa: E402
-from cenie.novelty.silhouette import silhouettes  # noqa: E402
-from cenie.run.build import build, place  # noqa: E402
-from cenie.run.presets import preset  # noqa: E402
-from cenie.student.features import state_action_features  # noqa: E402
-from cenie.student.ppo import learn  # noqa: E402
-from cenie.teach import buffer as buffers  # noqa: E402
-from cenie.teach.buffer import Remembered  # noqa: E402
-from cenie.teach.cenie import CenieNovelty  # noqa: E402
-from cenie.teach.curriculum import REPLAY  # noqa: E402
-from cenie.teach.cycle import Setup, TrainState, cycle, init, play  # noqa: E402
-from cenie.teach.novelty import Experience  # noqa: E402
-from cenie.teach.teacher import ask  # noqa: E402
+from cenie.novelty import coverage, kmeans, mixture
+from cenie.novelty.config import MixtureConfig
+from cenie.novelty.selection import sizes_of
+from cenie.novelty.silhouette import silhouettes
+from cenie.run.build import build, place
+from cenie.run.presets import preset
+from cenie.student.features import state_action_features
+from cenie.student.ppo import learn
+from cenie.teach.buffer import BufferState, Remembered, levels_at
+from cenie.teach.cenie import CenieNovelty
+from cenie.teach.curriculum import REPLAY
+from cenie.teach.cycle import Setup, TrainState, cycle, init, play
+from cenie.teach.novelty import Experience
 
 EXACT = {"silhouette_rows": None, "max_points": None, "screening_steps": None}
-# The paper's student learns a tenth as fast: a minute of training must fill its memory with life.
+CHANGES = {"run.recorded_points": 0, "teacher.replay.min_fill": 0.1}
+"""Replay begins early, so that a run of minutes has replays; the buffer still has room for 4,000 levels."""
 EAGER = {"paper": {"student.ppo.learning_rate": 1e-3}}
+"""The paper's student learns a tenth as fast: a minute of training must fill its memory with life."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Nothing:
-    """The state and memory of a novelty, and no work."""
+    """What a novelty keeps, and none of its work."""
 
     of: CenieNovelty
 
@@ -62,21 +58,21 @@ class Nothing:
     def init(self, points_shape: tuple[int, int]) -> Any:
         return self.of.init(points_shape)
 
-    def score(self, state: Any, experience: Experience, buffer: Any) -> jax.Array:
-        return jnp.zeros(experience.points.valid.shape[0])
+    def score(self, state: Any, experience: Experience, buffer: BufferState) -> jax.Array:
+        return jnp.zeros(len(experience.points.valid))
 
     def memory(self, state: Any, experience: Experience) -> dict[str, jax.Array]:
-        count = experience.points.valid.shape[0]
         kept = self.remembered(experience.points.values.shape[1:])
+        count = len(experience.points.valid)
         return {name: jnp.zeros((count, *what.shape)) for name, what in kept.items()}
 
     def learn(self, state: Any, experience: Experience, **_: Any) -> Any:
         return state
 
-    def rescore(self, state: Any, buffer: Any, **_: Any) -> None:
+    def rescore(self, state: Any, buffer: BufferState, **_: Any) -> None:
         return None
 
-    def metrics(self, state: Any, buffer: Any) -> dict[str, jax.Array]:
+    def metrics(self, state: Any, buffer: BufferState) -> dict[str, jax.Array]:
         return {}
 
 
@@ -84,102 +80,157 @@ def with_novelty(setup: Setup, novelty: Any) -> Setup:
     return dataclasses.replace(setup, curriculum=dataclasses.replace(setup.curriculum, novelty=novelty))
 
 
-def replays_of_a_run(setup: Setup, updates: int, kept: int) -> list[TrainState]:
-    """The states before the last replays of a run of so many updates."""
+def states_before_replays(setup: Setup, updates: int, count: int) -> list[TrainState]:
+    """The last so many states of a run of so many updates whose next cycle replays levels."""
     state, found = place(setup, init(setup, 0)), []
     while int(state.counters.updates) < updates:
         after, metrics, _ = cycle(setup, state)
         if int(metrics["teacher/kind"]) == REPLAY:
-            found = [*found, state][-kept:]
+            found = [*found, state][-count:]
         state = place(setup, after)
     return found
 
 
-def parts_of(setup: Setup, state: TrainState) -> dict[str, Callable[[], Any]]:
-    """The parts of a replay cycle as calls, on what the student plays in this state."""
-    novelty, mesh = setup.curriculum.novelty, setup.mesh
-    assert isinstance(novelty, CenieNovelty)
-    assert isinstance(novelty.coverage, MixtureConfig)
-    config, sizes, key = novelty.coverage, sizes_of(novelty.coverage), jax.random.key(1)
-    programs = _programs(setup)
-    levels = programs["ask"](state)
-    played = programs["play"](state.student, levels)
-    experience = Experience(levels, played.points, jnp.zeros((), bool))
-    window = coverage.push(state.teacher.novelty.coverage, played.points.values, played.points.valid)
-    points, valid, labels = programs["labels"](window)
-    few = sizes[::-1] if config.screening_steps is None else sizes[::-1][: config.screening_candidates]
-    del few
-    return {
-        "play": lambda: programs["play alone"](state.student, levels),
-        "learn": lambda: programs["learn"](state.student, played.rollout),
-        "features": lambda: programs["features"](played.rollout),
-        "scoring": lambda: programs["score"](state.teacher.novelty, experience, state.teacher.replay.buffer),
-        "push": lambda: programs["push"](state.teacher.novelty.coverage, played.points),
-        "fit": lambda: programs["fit"](window, key),
-        "of which k-means++": lambda: programs["k-means++"](points, valid, key),
-        "of which silhouettes": lambda: programs["silhouettes"](points, valid, labels, key),
-        "rescoring": lambda: programs["rescore"](state.teacher.novelty, state.teacher.replay.buffer),
-    }
-
-
-_PROGRAMS: dict[Any, dict[str, Callable[..., Any]]] = {}
-
-
-def _programs(setup: Setup) -> dict[str, Callable[..., Any]]:
-    """One compiled program for each part, made once for a setup."""
-    if id(setup) in _PROGRAMS:
-        return _PROGRAMS[id(setup)]
+def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callable[..., Any], list[Any]]]:
+    """Names of the parts of a cycle, compiled programs, and their arguments in each of the states."""
     novelty, mesh, student = setup.curriculum.novelty, setup.mesh, setup.student
-    config = novelty.coverage
-    sizes, key = sizes_of(config), jax.random.key(0)
-    bare = with_novelty(setup, None)
+    assert isinstance(novelty, CenieNovelty)
+    config, key = novelty.coverage, jax.random.key(1)
+    assert isinstance(config, MixtureConfig)
+    sizes = sizes_of(config)
+    finalists = sizes if config.screening_steps is None else sizes[::-1][: config.screening_candidates]
 
-    def labels(window: Any) -> Any:
-        points, valid = window.points.reshape(-1, window.points.shape[-1]), window.valid.reshape(-1)
-        fits = mixture.fit_sizes(key, points, valid, sizes=sizes, rules=mixture.Rules(reg=config.reg))
-        return points, valid, fits.labels
+    def replayed(state: TrainState) -> Any:
+        replay = state.teacher.replay
+        assert replay is not None
+        return play(setup, 0, state.student, levels_at(replay.buffer, replay.replayed), key)
 
-    screens = config.screening_steps is not None
-    few = sizes[::-1][: config.screening_candidates] if screens else sizes
-    rows = config.silhouette_rows
+    def window_of(state: TrainState, points: Any) -> coverage.CoverageState:
+        return coverage.push(state.teacher.novelty.coverage, points.values, points.valid)
 
-    def compare(points: jax.Array, valid: jax.Array, labels: jax.Array, key: jax.Array) -> jax.Array:
-        def on(devices: Any, points: jax.Array, valid: jax.Array, labels: jax.Array, key: jax.Array) -> Any:
-            labels = labels[::-1][: len(few)] if screens else labels
-            return silhouettes(points, labels, few, valid=valid, key=key, rows=rows, devices=devices)
+    def labelled(window: coverage.CoverageState) -> tuple[jax.Array, jax.Array]:
+        points = window.points.reshape(-1, window.points.shape[-1])
+        rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
+        everything = jnp.ones(len(points), bool)
+        return points, mixture.fit_sizes(key, points, everything, sizes=finalists_range, rules=rules).labels
 
-        return side_by_side(mesh, on, points, valid, labels, key)
-
-    def centres(points: jax.Array, valid: jax.Array, key: jax.Array) -> Any:
-        return side_by_side(
-            mesh,
-            lambda _, points, valid, key: kmeans.chain(key, points, valid, sizes[-1]),
-            points,
-            valid,
-            key,
-        )
-
-    return _PROGRAMS.setdefault(
-        id(setup),
-        {
-            "ask": jax.jit(
-                lambda state: buffers.levels_at(
-                    state.teacher.replay.buffer,
-                    ask(setup.curriculum, state.teacher, state.key, student.num_levels)[0].batches[0].slots,
-                )
-            ),
-            "play": jax.jit(lambda state, levels: play(setup, 0, state, levels, key)),
-            "play alone": jax.jit(lambda state, levels: play(bare, 0, state, levels, key)),
-            "learn": jax.jit(lambda state, rollout: learn(student, state, rollout, key, mesh)),
-            "features": jax.jit(
-                lambda rollout: state_action_features(rollout, setup.environment.action_space)
-            ),
-            "score": jax.jit(novelty.score),
-            "push": jax.jit(lambda window, points: coverage.push(window, points.values, points.valid)),
-            "fit": jax.jit(lambda window, key: coverage.fit(config, window, key, mesh)),
-            "k-means++": jax.jit(centres),
-            "labels": jax.jit(labels),
-            "silhouettes": jax.jit(compare),
-            "rescore": jax.jit(partial(novelty.rescore, mesh=mesh)),
-        },
+    finalists_range = range(min(finalists), max(finalists) + 1)
+    play_all = jax.jit(replayed)
+    played = [play_all(state) for state in states]
+    windows = [jax.jit(window_of)(state, each.points) for state, each in zip(states, played, strict=True)]
+    # On one device, as the fit does it.
+    clustered = [jax.jit(labelled)(jax.device_get(window)) for window in windows]
+    experiences = [Experience(each.levels, each.points, jnp.zeros((), bool)) for each in played]
+    yield "play", play_all, [(state,) for state in states]
+    yield (
+        "learn",
+        jax.jit(lambda state, rollout: learn(student, state, rollout, key, mesh)),
+        [(state.student, each.rollout) for state, each in zip(states, played, strict=True)],
     )
+    yield (
+        "features",
+        jax.jit(lambda rollout: state_action_features(rollout, setup.environment.action_space)),
+        [(each.rollout,) for each in played],
+    )
+    yield (
+        "scoring",
+        jax.jit(novelty.score),
+        [
+            (state.teacher.novelty, experience, state.teacher.replays[0].buffer)
+            for state, experience in zip(states, experiences, strict=True)
+        ],
+    )
+    yield (
+        "push",
+        jax.jit(window_of),
+        [(state, each.points) for state, each in zip(states, played, strict=True)],
+    )
+    yield (
+        "fit",
+        jax.jit(lambda window: coverage.fit(config, window, key, mesh=mesh)),
+        [(window,) for window in windows],
+    )
+    yield (
+        "fit: k-means++",
+        jax.jit(lambda points: kmeans.chain(key, points, jnp.ones(len(points), bool), sizes[-1])),
+        [(points,) for points, _ in clustered],
+    )
+    yield (
+        "fit: silhouettes",
+        jax.jit(
+            lambda points, labels: silhouettes(
+                points,
+                labels,
+                finalists_range,
+                valid=jnp.ones(len(points), bool),
+                key=key,
+                rows=config.silhouette_rows,
+            )
+        ),
+        clustered,
+    )
+    yield (
+        "rescoring",
+        jax.jit(partial(novelty.rescore, mesh=mesh)),
+        [(state.teacher.novelty, state.teacher.replays[0].buffer) for state in states],
+    )
+
+
+def profile(name: str, updates: int, rounds: int) -> dict[str, Any]:
+    """CPU seconds and shares of the parts of a replay cycle, and of what novelty adds to it."""
+    default = build(preset("maze", "plr-cenie", name, CHANGES | EAGER.get(name, {})))[1]
+    novelty = default.curriculum.novelty
+    assert isinstance(novelty, CenieNovelty)
+    exact = dataclasses.replace(novelty, coverage=dataclasses.replace(novelty.coverage, **EXACT))
+    setups = {"default": default, "exact": with_novelty(default, exact)}
+    states = states_before_replays(default, updates, rounds)
+    work = {
+        (mode, "cycle"): (partial(cycle, setup), [(state,) for state in states])
+        for mode, setup in (setups | {"none": with_novelty(default, Nothing(novelty))}).items()
+    }
+    for mode, setup in setups.items():
+        work |= {(mode, part): (program, given) for part, program, given in parts(setup, states)}
+    seconds, compile_seconds = cpu_seconds(work)
+    without = seconds["none", "cycle"]
+    found: dict[str, Any] = {"devices": jax.device_count(), "cycle without novelty": round(without, 4)}
+    for mode in setups:
+        whole = seconds[mode, "cycle"]
+        own = {part: value for (of, part), value in seconds.items() if of == mode}
+        own["fit: EM and screening"] = own["fit"] - own["fit: k-means++"] - own["fit: silhouettes"]
+        found[mode] = {
+            "share of novelty in the cycle": round((whole - without) / whole, 3),
+            "CPU s": {part: round(value, 4) for part, value in own.items()},
+            "share": {part: round(value / whole, 3) for part, value in own.items()},
+            "compile, CPU s": {
+                part: round(value, 1) for (of, part), value in compile_seconds.items() if of == mode
+            },
+        }
+    return found
+
+
+def cpu_seconds(work: dict[Any, tuple[Callable[..., Any], list[Any]]]) -> tuple[dict[Any, float], dict]:
+    """Mean CPU seconds of a call of each program, over its arguments and taking turns; and of its first."""
+    first, later = {}, {name: [] for name in work}
+    for name, (program, given) in work.items():
+        first[name] = _cpu(program, given[0])
+    for turn in range(len(next(iter(work.values()))[1])):
+        for name, (program, given) in work.items():
+            later[name].append(_cpu(program, given[turn]))
+    return {name: float(np.mean(values)) for name, values in later.items()}, first
+
+
+def _cpu(program: Callable[..., Any], arguments: Any) -> float:
+    begin = time.process_time()
+    jax.block_until_ready(program(*arguments))
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--presets", nargs="+", default=["paper", "quick"])
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=8)
+    options = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    for name in options.presets:
+        print(json.dumps({name: profile(name, options.updates, options.rounds)}, indent=2), flush=True)

@@ -155,29 +155,33 @@ def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: An
     )(*arguments)
 
 
-def on_first_device(mesh: Mesh | None, function: Callable[..., Any], *arguments: Any) -> Any:
+def on_first_device(mesh: Mesh | None, when: jax.Array, function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, computed by the first device of the mesh alone; every device gets the result.
 
-    For work that cannot be shared out without exchanges in its loops. Host devices share one pool of
-    threads, so that the first one may use the cores of all while these wait; and the single exchange stands
-    behind the condition, where no device can miss it.
+    Zeros, and no work, where not `when`. For work that could only be shared out with exchanges in its loops.
+    Host devices have one pool of threads, so that the first one may use the cores of all while these wait.
+    The one exchange stands behind the condition, so that no device can miss it.
     """
-    if mesh is None:
-        return function(*arguments)
-    (axis,) = mesh.axis_names
     traced = jax.jit(function)
 
-    def on_each(*arguments: Any) -> Any:
-        is_first = lax.axis_index(axis) == 0
+    def if_due(due: jax.Array, *arguments: Any) -> Any:
         shapes = jax.eval_shape(traced, *arguments)
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        result = lax.cond(is_first, traced, lambda *_: nothing, *arguments)
-        # Sums with zeros; flags are summed as numbers.
-        total = lax.psum(jax.tree.map(lambda leaf: leaf + jnp.zeros((), jnp.int8), result), axis)
-        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), total, result)
+        return lax.cond(due, traced, lambda *_: nothing, *arguments)
+
+    if mesh is None:
+        return if_due(when, *arguments)
+    (axis,) = mesh.axis_names
+
+    def on_each(when: jax.Array, *arguments: Any) -> Any:
+        result = if_due(when & (lax.axis_index(axis) == 0), *arguments)
+        # The others add zeros. Flags are added as numbers.
+        numbers = jax.tree.map(lambda leaf: leaf + jnp.zeros((), jnp.int8), result)
+        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), lax.psum(numbers, axis), result)
 
     in_full = PartitionSpec()
-    return jax.shard_map(on_each, mesh=mesh, in_specs=in_full, out_specs=in_full, check_vma=False)(*arguments)
+    each = jax.shard_map(on_each, mesh=mesh, in_specs=in_full, out_specs=in_full, check_vma=False)
+    return each(when, *arguments)
 
 
 def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) -> Any:

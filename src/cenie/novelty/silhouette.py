@@ -26,7 +26,7 @@ _TILE = 1024
 _ROUNDING = 8.0
 """Squared distances below so many units in the last place of the squared lengths are of equal points."""
 
-_SMALLEST_SHARE = 0.2
+_SMALLEST_SHARE = 0.05
 """Of the mean squared length: in single precision, squared distances that decide a score must be as large."""
 
 
