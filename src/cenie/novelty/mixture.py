@@ -136,10 +136,10 @@ def begin(
     sizes: range,
     previous: tuple[Mixture, jax.Array] | None = None,
 ) -> Progress:
-    """First mixtures of all sizes, smallest first, from one chain of centres.
+    """First mixtures of all sizes from one chain of centres, the largest first.
 
     Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
-    mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true.
+    mixtures [m, ...] to start from instead, the smallest first, for those sizes where its mask [m] is true.
     """
     centres, labels = problem.points[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
     mixtures = _from_labels(problem, centres, labels, sizes)
@@ -148,7 +148,7 @@ def begin(
         mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
     possible = jnp.array(sizes) <= chain.distinct
     nothing = jnp.zeros(len(sizes), jnp.int32)
-    return Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible)
+    return turned(Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
 
 
 def advance(
@@ -211,7 +211,7 @@ def fit_sizes(
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
-    progress, most = turned(begin(problem, chain, sizes, previous)), sizes[::-1]
+    progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
     everything = jnp.ones(len(sizes), bool)
     progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
     return turned(judge(problem, progress, most))

@@ -55,7 +55,7 @@ def fit(
     rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
     problem = mixture.pose(points, valid, rules)
     chain = kmeans.chain(fit_key, problem.points, valid, sizes[-1])
-    progress = mixture.turned(mixture.begin(problem, chain, sizes, previous.starts))
+    progress = mixture.begin(problem, chain, sizes, previous.starts)
     if _screens(config):
         judged = _screened(config, draw_key, score_key, problem, progress)
     else:
