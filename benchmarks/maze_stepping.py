@@ -18,7 +18,6 @@ from jaxued.environments import Maze as JaxuedMaze
 from jaxued.environments.maze.level import Level as JaxuedLevel
 from jaxued.wrappers import AutoReplayWrapper
 
-from cenie.envs.base import batched_reset
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.generate import generate
@@ -36,14 +35,15 @@ if not hasattr(jax, "tree_map"):
 
 def ours(levels: MazeLevel, actions: jax.Array) -> Callable[[], Any]:
     """A call that plays all actions with this library."""
-    environment, key = Maze(MazeConfig()), jax.random.key(0)
+    environment = Maze(MazeConfig())
 
     @jax.jit
     def play(levels, actions):
-        _, state = batched_reset(environment, key, levels)
+        keys = jax.random.split(jax.random.key(0), (actions.shape[1], 2))
+        _, state = jax.vmap(environment.reset)(keys[:, 0], levels)
 
         def step(state, action):
-            made, _ = step_and_restart(environment, key, levels, state, action)
+            made, _ = step_and_restart(environment, keys, levels, state, action)
             return made.state, (made.observation, made.reward, made.terminated, made.truncated)
 
         return jax.lax.scan(step, state, actions)[1]

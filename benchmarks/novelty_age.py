@@ -94,7 +94,7 @@ def main() -> None:
     advance, state = compiled_cycles(setup, 1), place(setup, init(setup, options.seed))
     for updates in range(options.every, options.updates + 1, options.every):
         while int(state.counters.updates) < updates:
-            state, *_ = advance(state, updates=jnp.asarray(updates, jnp.int32))
+            state, *_ = advance(state, updates)
         print(
             json.dumps({"stored": options.stored, "updates": updates} | correlations(setup, state)),
             flush=True,

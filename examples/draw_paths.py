@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 import cenie
-from cenie.envs.maze.render import gallery, png_bytes
+from cenie.envs.maze.render import gallery
+from cenie.envs.pictures import png_bytes
 
 
 def follow(environment, network, level, key, steps):

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,17 +22,49 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Tests leave nothing in the home of whoever runs them.
 os.environ["CENIE_CACHE_DIR"] = "off"
+# Tracing makes much that is small and no garbage.
+gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """Looking through all that was imported for garbage, again and again, took an eighth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+MEMORY = 1_200_000_000
+"""Bytes that a process of tests may have grown to before it forgets its programs in the middle of a file."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forget_programs(request: pytest.FixtureRequest) -> Iterator[None]:
+def forget_the_file(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compiled programs and kept runs are of use within a file; all together take gigabytes in the end."""
     yield
-    import jax  # it must not be loaded before the flags are set
-
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear") and getattr(value, "__module__", None) == request.module.__name__:
             value.cache_clear()
+    forget_programs()
+
+
+@pytest.fixture(autouse=True)
+def stay_small() -> Iterator[None]:
+    """A program takes a megabyte or two, and some files have hundreds; those needed again are on disk."""
+    yield
+    if resident_bytes() > MEMORY:
+        forget_programs()
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not say."""
+    if sys.platform != "linux":
+        return 0
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_programs() -> None:
+    import jax  # it must not be loaded before the flags are set
+
     jax.clear_caches()
     gc.collect()
     if sys.platform == "linux":

@@ -34,6 +34,7 @@ def test_a_numpy_student_learns_cart_poles_from_our_teacher():
     assert after > 1.5 * before
 
 
+@pytest.mark.slow
 def test_cart_poles_unlike_those_of_training_are_novel():
     novelty = load("novelty_gymnasium").main(rollouts=3)
     assert novelty["as in training"] < min(novelty["gravity 60"], novelty["motor 1"])
@@ -123,7 +124,53 @@ class Walker:
 @pytest.mark.parametrize(("goal", "end"), [((2, 0), (2, 0, 0)), ((0, 1), (3, 0, 0))])
 def test_a_drawn_path_ends_on_the_goal_if_it_was_reached(monkeypatch, goal, end):
     level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
+    follow = load("draw_paths").follow
     monkeypatch.setattr(jax, "jit", lambda function: function)  # `Walker` decides without arrays
-    path = load("draw_paths").follow(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
+    path = follow(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
     assert path[0] == (0, 0, 0)
     assert path[-1] == end
+
+
+def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only():
+    example = load("does_novelty_help")
+    stored = jnp.array([3.0, 1.0, 4.0, 1.5, 9.0, 0.0, 0.0])
+    mask = jnp.arange(7) < 5
+    buffer = SimpleNamespace(column=lambda _: stored, mask=mask)
+    inner = SimpleNamespace(rescore=lambda *_, **__: None)
+    dealt = [
+        np.asarray(example.Shuffled(inner).rescore((None, jnp.array(number)), buffer)) for number in (0, 1)
+    ]
+    for values in dealt:
+        np.testing.assert_array_equal(np.sort(values[:5]), np.sort(stored[:5]))
+        np.testing.assert_array_equal(values[5:], 0.0)
+    assert not np.array_equal(dealt[0], dealt[1])
+
+
+@pytest.mark.slow
+def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_path, capsys):
+    example = load("does_novelty_help")
+    small = {
+        "student.num_levels": 8,
+        "student.num_steps": 32,
+        "student.network.memory_size": 16,
+        "teacher.replay.capacity": 24,
+        "env.max_steps": 30,
+        "run.evaluate_every": 2,
+        "run.final_episodes": 1,
+    }
+    novel = {"teacher.novelty.coverage.components": (2, 3), "teacher.novelty.coverage.window": 8}
+    example.SUITES = {"cenie8": 1}
+    for name, more in {"plr-robust": {}, "plr-cenie": novel, "shuffled": novel, "age": novel}.items():
+        settings = example.settings_of(3, 6) | small | more
+        example.train_one(example.ARMS[name], tmp_path / f"{name}-seed3", settings, example.SUITES)
+    example.report(tmp_path)
+    printed = capsys.readouterr().out
+    assert "| minus plr-robust, seed by seed | seeds | cenie8 |" in printed
+    assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
+
+
+@pytest.mark.parametrize(("goal", "length"), [((2, 0), 2), ((0, 1), 5)])
+def test_a_film_ends_with_the_episode(goal, length):
+    level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
+    states = load("film_episode").episode_states(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
+    assert states.position[:, 0].tolist() == [0, 1, 2, 3, 3][:length]

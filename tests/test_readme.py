@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cenie.envs.domains import DOMAINS
 from cenie.run import cli
 from cenie.run.presets import preset
 from cenie.teach.methods import METHODS
@@ -26,6 +27,9 @@ EXPECTED = [
 ]
 """For each snippet a name that it defines and a text that it prints."""
 
+SMALL = {"student.num_levels": 8, "student.num_steps": 32, "student.network.memory_size": 16}
+"""What readers compute in seconds takes minutes here, where nothing is optimised."""
+
 
 def test_there_are_snippets_and_commands():
     assert len(SNIPPETS) == len(EXPECTED)
@@ -33,7 +37,9 @@ def test_there_are_snippets_and_commands():
 
 
 @pytest.mark.parametrize("number", range(len(EXPECTED)))
-def test_python_snippet_runs(number, capsys):
+def test_python_snippet_runs(number, capsys, monkeypatch):
+    for path, value in SMALL.items():
+        monkeypatch.setitem(DOMAINS["maze"].presets["quick"], path, value)
     names: dict[str, object] = {}
     exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), names)
     name, printed = EXPECTED[number]

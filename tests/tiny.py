@@ -1,4 +1,4 @@
-"""A run that takes milliseconds: small mazes, a small student, a small buffer."""
+"""A run that takes milliseconds: small levels, a small student, a small buffer."""
 
 from typing import Any
 
@@ -7,21 +7,26 @@ from cenie.run.presets import preset
 
 SETTINGS = {
     "updates": 6,
-    "env.size": 5,
-    "env.max_steps": 8,
     "student.num_levels": 4,
     "student.num_steps": 16,
-    "student.network.memory_size": 8,
-    "student.network.encoder.size": 8,
-    "student.network.head_size": 8,
     "student.ppo.epochs": 1,
     "student.ppo.minibatches": 2,
-    "run.suite": "cenie8",
     "run.episodes": 1,
     "run.final_episodes": 1,
     "run.evaluate_every": 4,
     "run.checkpoint_every": 2,
     "run.cycles_per_chunk": 2,
+}
+DOMAINS = {
+    "maze": {
+        "env.size": 5,
+        "env.max_steps": 8,
+        "student.network.memory_size": 8,
+        "student.network.encoder.size": 8,
+        "student.network.head_size": 8,
+        "run.suite": "cenie8",
+    },
+    "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 # On one device: what is shared out over two takes longer to compile.
@@ -32,9 +37,9 @@ NOVELTY = {
 }
 
 
-def tiny(method: str, **overrides: Any) -> Config:
+def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
     replay = REPLAY if method != "dr" else {}
     novelty = NOVELTY if "cenie" in method else {}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset("maze", method, "quick", {**SETTINGS, **replay, **novelty, **named})
+    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **named})

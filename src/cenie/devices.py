@@ -79,6 +79,17 @@ def split(mesh: Mesh | None, tree: Any) -> Any:
     return lax.with_sharding_constraint(tree, _over(mesh))
 
 
+def replicate(mesh: Mesh | None, tree: Any) -> Any:
+    """In a compiled program: let every device hold all arrays in full."""
+    return tree if mesh is None else lax.with_sharding_constraint(tree, everywhere(mesh))
+
+
+def expected(mesh: Mesh | None, shapes: Any, *, split: bool) -> Any:
+    """What arrays of these shapes will be once they are placed: enough to compile for them."""
+    placement = _over(mesh) if split and mesh is not None else everywhere(mesh)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement), shapes)
+
+
 def shard_rows(mesh: Mesh | None, rows: Any) -> Any:
     """Outside of one: the same for any number of rows; the last is repeated until all have as many."""
     if mesh is None:
@@ -110,13 +121,13 @@ def to_host(tree: Any) -> Any:
 # Sharing work.
 
 
-def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], rows: Any) -> Any:
-    """`function(rows)` of arrays split over the devices, each device for its own rows; it asks no other."""
+def on_own_rows(mesh: Mesh | None, function: Callable[..., Any], *rows: Any) -> Any:
+    """`function(*rows)` of arrays split over the devices, each device for its own rows; it asks no other."""
     if mesh is None:
-        return function(rows)
+        return function(*rows)
     (axis,) = mesh.axis_names
     own = PartitionSpec(axis)
-    return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(rows)
+    return jax.shard_map(function, mesh=mesh, in_specs=own, out_specs=own, check_vma=False)(*rows)
 
 
 def mean_over_devices(mesh: Mesh | None, function: Callable[..., Any], replicated: Any, rows: Any) -> Any:

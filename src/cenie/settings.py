@@ -21,7 +21,7 @@ LARGEST_INT = 2**31 - 1
 SMALLEST_FLOAT, LARGEST_FLOAT = 1.1754943508222875e-38, 3.4028234663852886e38
 """What 32 bits hold, which is what JAX computes with: beyond it a number would silently become another."""
 
-_UNKNOWN_NAMED, _LONGEST_LIST = 20, 1000
+_MAX_UNKNOWN_NAMED, _MAX_LIST_LENGTH = 20, 1000
 """How many unknown settings are named one by one, and how long a list may be: a file may have millions."""
 
 
@@ -34,6 +34,14 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Where:
+    """A value in a preset that counts only where another setting is given: for methods that edit, say."""
+
+    path: str
+    value: Any
 
 
 class SettingsError(ValueError):
@@ -60,15 +68,15 @@ def setting(
     )
 
 
-def read(kind: Any, data: Any, path: str = "") -> Any:
-    """Build the frozen dataclass `kind`, or one of a union of them, from plain data.
+def read(record: Any, data: Any, path: str = "") -> Any:
+    """Build the frozen dataclass `record`, or one of a union of them, from plain data.
 
     Unknown keys, missing values, wrong types, values out of bounds and cross-field rules (a method
     `check(self) -> Iterator[Problem]` of the dataclass, paths relative to it) are all reported together, in
     one `SettingsError`.
     """
     problems: list[Problem] = []
-    value = _read(kind, data, path, problems)
+    value = _read(record, data, path, problems)
     if problems:
         raise SettingsError(problems)
     return value
@@ -102,7 +110,7 @@ def with_all_kinds(value: Any) -> Any:
         chosen = getattr(value, field.name)
         data[field.name] = with_all_kinds(chosen)
         if dataclasses.is_dataclass(chosen):
-            for other in _records(type(value), field.name):
+            for other in _record_types(type(value), field.name):
                 data[field.name] = with_all_kinds(other()) | data[field.name]
     return data
 
@@ -127,14 +135,14 @@ def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: li
     *parents, last = path.split(".")
     node: Any = data
     for depth, name in enumerate(parents):
-        options = _records(record, name)
+        options = _record_types(record, name)
         group = node.get(name)
-        chooses = last == "kind" and depth == len(parents) - 1
-        kind = new if chooses else group.get("kind") if isinstance(group, dict) else None
-        record = options[0] if len(options) == 1 else _of_kind(options, kind)
+        sets_kind = last == "kind" and depth == len(parents) - 1
+        kind = new if sets_kind else group.get("kind") if isinstance(group, dict) else None
+        record = options[0] if len(options) == 1 else _record_of_kind(options, kind)
         # A group that was left out, or that becomes another of several records, begins with its defaults.
-        changes = chooses and len(options) > 1 and isinstance(group, dict) and group.get("kind") != new
-        if changes or (name in node and group is None):
+        changes_kind = sets_kind and len(options) > 1 and isinstance(group, dict) and group.get("kind") != new
+        if changes_kind or (name in node and group is None):
             node[name] = _defaults(record)
         node = node.get(name)
         if not isinstance(node, dict):
@@ -143,15 +151,15 @@ def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: li
     node[last] = new
 
 
-def _records(record: Any, name: str) -> list[type]:
+def _record_types(record: Any, name: str) -> list[type]:
     """The records that a setting of a record may be."""
     hint = typing.get_type_hints(record).get(name) if dataclasses.is_dataclass(record) else None
     options = typing.get_args(hint) or (hint,)
     return [typing.cast(type, option) for option in options if dataclasses.is_dataclass(option)]
 
 
-def _of_kind(records: list[type], kind: Any) -> type | None:
-    return next((record for record in records if _tags(record) == (kind,)), None)
+def _record_of_kind(records: list[type], kind: Any) -> type | None:
+    return next((record for record in records if _kinds(record) == (kind,)), None)
 
 
 def _defaults(record: type | None) -> dict[str, Any]:
@@ -168,61 +176,63 @@ def _kinds_first(path: str) -> tuple[int, bool]:
     return path.count("."), path.rpartition(".")[2] != "kind"
 
 
-def _read(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
-    if dataclasses.is_dataclass(kind):
-        return _read_dataclass(typing.cast(type, kind), data, path, problems)
-    origin = typing.get_origin(kind)
+def _read(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    if dataclasses.is_dataclass(annotation):
+        return _read_dataclass(typing.cast(type, annotation), data, path, problems)
+    origin = typing.get_origin(annotation)
     if origin is typing.Literal:
-        return _read_choice(typing.get_args(kind), data, path, problems)
+        return _read_choice(typing.get_args(annotation), data, path, problems)
     if origin is tuple:
-        return _read_tuple(typing.get_args(kind), data, path, problems)
+        return _read_tuple(typing.get_args(annotation), data, path, problems)
     if origin in (typing.Union, types.UnionType):
-        return _read_union(kind, data, path, problems)
-    return _read_scalar(kind, data, path, problems)
+        return _read_union(annotation, data, path, problems)
+    return _read_scalar(annotation, data, path, problems)
 
 
-def _read_dataclass(kind: type, data: Any, path: str, problems: list[Problem]) -> Any:
+def _read_dataclass(record: type, data: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(data, Mapping):
         problems.append(Problem(path or "config", f"expected a group of settings, got {show(data)}"))
         return None
-    hints = typing.get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(record)
+    fields = {field.name: field for field in dataclasses.fields(record)}
     unknown = [name for name in data if name not in fields]
-    for name in unknown[:_UNKNOWN_NAMED]:
+    for name in unknown[:_MAX_UNKNOWN_NAMED]:
         close = difflib.get_close_matches(str(name), fields, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(fields)}"
         problems.append(Problem(_join(path, str(name)), f"unknown setting{hint}"))
-    if len(unknown) > _UNKNOWN_NAMED:
-        more = len(unknown) - _UNKNOWN_NAMED
+    if len(unknown) > _MAX_UNKNOWN_NAMED:
+        more = len(unknown) - _MAX_UNKNOWN_NAMED
         problems.append(Problem(path or "config", f"has {more} more unknown settings"))
     values = {}
     for name, field in fields.items():
-        where = _join(path, name)
+        field_path = _join(path, name)
         if name in data:
-            values[name] = _read_field(hints[name], field.metadata, data[name], where, problems)
+            values[name] = _read_field(hints[name], field.metadata, data[name], field_path, problems)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            problems.append(Problem(where, "missing, and it has no default"))
+            problems.append(Problem(field_path, "missing, and it has no default"))
             values[name] = _UNREADABLE
-    value = _build(kind, values)
+    value = _build(record, values)
     _cross_check(value, path, problems)
     return value
 
 
-def _build(kind: type, values: dict[str, Any]) -> Any:
+def _build(record: type, values: dict[str, Any]) -> Any:
     """The dataclass; unreadable settings are set behind its back, lest its constructor check types."""
     if all(value is not _UNREADABLE for value in values.values()):
-        return kind(**values)
-    value = object.__new__(kind)
-    for field in dataclasses.fields(kind):
+        return record(**values)
+    value = object.__new__(record)
+    for field in dataclasses.fields(record):
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         object.__setattr__(value, field.name, values.get(field.name, default))
     return value
 
 
-def _read_field(kind: Any, metadata: Mapping[str, Any], data: Any, path: str, problems: list[Problem]) -> Any:
+def _read_field(
+    annotation: Any, metadata: Mapping[str, Any], data: Any, path: str, problems: list[Problem]
+) -> Any:
     before = len(problems)
-    value = _read(kind, data, path, problems)
+    value = _read(annotation, data, path, problems)
     if len(problems) == before:
         problems.extend(_out_of_bounds(metadata, value, path))
     is_group = dataclasses.is_dataclass(value)
@@ -267,32 +277,33 @@ def _read_choice(choices: tuple[Any, ...], data: Any, path: str, problems: list[
     return None
 
 
-def _read_tuple(kinds: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
+def _read_tuple(annotations: tuple[Any, ...], data: Any, path: str, problems: list[Problem]) -> Any:
     if not isinstance(data, list | tuple):
         problems.append(Problem(path, f"expected a list, got {show(data)}"))
         return None
-    if len(data) > _LONGEST_LIST:
-        problems.append(Problem(path, f"expected at most {_LONGEST_LIST} values, got {len(data)}"))
+    if len(data) > _MAX_LIST_LENGTH:
+        problems.append(Problem(path, f"expected at most {_MAX_LIST_LENGTH} values, got {len(data)}"))
         return None
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        kinds = (kinds[0],) * len(data)
-    if len(kinds) != len(data):
-        problems.append(Problem(path, f"expected {len(kinds)} values, got {len(data)}"))
+    if len(annotations) == 2 and annotations[1] is Ellipsis:
+        annotations = (annotations[0],) * len(data)
+    if len(annotations) != len(data):
+        problems.append(Problem(path, f"expected {len(annotations)} values, got {len(data)}"))
         return None
     return tuple(
-        _read(kind, item, f"{path}[{index}]", problems) for index, (kind, item) in enumerate(zip(kinds, data))
+        _read(annotation, item, f"{path}[{index}]", problems)
+        for index, (annotation, item) in enumerate(zip(annotations, data))
     )
 
 
-def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+def _read_union(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
     """An optional value, or one of several records that are told apart by their field `kind`."""
-    options = typing.get_args(kind)
+    options = typing.get_args(annotation)
     if data is None and type(None) in options:
         return None
-    kinds = [option for option in options if option is not type(None)]
-    if len(kinds) == 1:
-        return _read(kinds[0], data, path, problems)
-    records = {_tags(record)[0]: record for record in kinds}
+    alternatives = [option for option in options if option is not type(None)]
+    if len(alternatives) == 1:
+        return _read(alternatives[0], data, path, problems)
+    records = {_kinds(record)[0]: record for record in alternatives}
     known = ", ".join(records)
     if not isinstance(data, Mapping):
         problems.append(Problem(path, f"expected a group with a kind ({known}), got {show(data)}"))
@@ -304,14 +315,14 @@ def _read_union(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any
     return _read_dataclass(records[chosen], data, path, problems)
 
 
-def _tags(record: type) -> tuple[str, ...]:
+def _kinds(record: type) -> tuple[str, ...]:
     """What `kind` may say in this record: one thing, if it is one of a union."""
     return typing.get_args(typing.get_type_hints(record).get("kind"))
 
 
-def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+def _read_scalar(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
     # bool is a subclass of int: an explicit check keeps `true` from being read as 1.
-    if kind is float and type(data) in (int, float):
+    if annotation is float and type(data) in (int, float):
         try:
             number = float(data)
         except OverflowError:
@@ -320,10 +331,10 @@ def _read_scalar(kind: Any, data: Any, path: str, problems: list[Problem]) -> An
             return number
         problems.append(Problem(path, f"must be a finite number, got {show(data)}"))
         return None
-    if type(data) is kind:
+    if type(data) is annotation:
         return data
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    problems.append(Problem(path, f"expected {names.get(kind, kind)}, got {show(data)}"))
+    problems.append(Problem(path, f"expected {names.get(annotation, annotation)}, got {show(data)}"))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Shared records: what the rooms of the library hand to each other. No logic.
+"""Shared records: what the rooms of the library hand to each other. No logic, but for `strongly_typed`.
 
 Axis names used in all signatures: `n` levels (environments) played side by side, `t` time steps,
 `d` features. The level axis leads everywhere, so that one sharding rule covers every batch.
@@ -7,6 +7,8 @@ Axis names used in all signatures: `n` levels (environments) played side by side
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 Level = PyTree[Any]
@@ -83,3 +85,18 @@ class Advantages(eqx.Module):
     advantage: Float[Array, "n t"]
     target: Float[Array, "n t"]
     error: Float[Array, "n t"]
+
+
+def strongly_typed(tree: PyTree) -> PyTree:
+    """The same tree, with arrays of definite types.
+
+    An array made of a Python number is weakly typed, unlike the one that a checkpoint brings back: to the
+    compiler these are two types, and it would compile everything again.
+    """
+    return jax.tree.map(_strongly_typed, tree)
+
+
+def _strongly_typed(leaf: Any) -> Any:
+    if not eqx.is_array(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return jax.lax.convert_element_type(leaf, leaf.dtype)

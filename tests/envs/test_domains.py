@@ -10,8 +10,10 @@ import pytest
 import cenie.envs
 from cenie.envs.base import Domain
 from cenie.envs.domains import DOMAINS
+from cenie.envs.reset import step_only
 from cenie.run.build import build
 from cenie.run.presets import preset
+from cenie.spaces import Discrete
 
 FILES = {
     "__init__",
@@ -29,6 +31,7 @@ FILES = {
 """The files of every domain; it may have others for what is its own."""
 
 KEY = jax.random.key(0)
+COUNT = 20
 
 
 @pytest.fixture(scope="module", params=DOMAINS)
@@ -93,3 +96,78 @@ def test_suites_stack_and_name_every_entry_once(domain):
         levels = [entry.draw(np.random.default_rng(0)) for entry in suite.entries]
         stacked = domain.stack(levels)
         assert {leaf.shape[0] for leaf in jax.tree.leaves(stacked)} == {len(levels)}
+
+
+def rows(levels):
+    return [jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n], levels) for n in range(COUNT)]
+
+
+def assert_valid(domain, levels):
+    """Every level survives JSON, whose reader refuses what is not valid."""
+    for level in rows(levels):
+        again = domain.from_json(json.loads(json.dumps(domain.to_json(level))))
+        jax.tree.map(np.testing.assert_array_equal, again, level)
+
+
+@pytest.fixture(scope="module")
+def random_levels(domain):
+    return jax.jit(jax.vmap(domain.generator("random")))(jax.random.split(KEY, COUNT))
+
+
+def test_generated_and_edited_levels_are_valid(domain, random_levels):
+    assert_valid(domain, random_levels)
+    simple = jax.jit(jax.vmap(domain.generator("simple")))(jax.random.split(KEY, COUNT))
+    assert_valid(domain, simple)
+    assert_valid(domain, jax.jit(jax.vmap(domain.edit))(jax.random.split(KEY, COUNT), simple))
+
+
+def test_a_level_is_as_large_as_the_settings_say(domain, random_levels):
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows(random_levels)[0]))
+    entry = DOMAINS[domain.name]
+    assert 0.9 * size <= entry.spec(entry.settings()).level_bytes <= size
+
+
+def test_random_designs_are_valid_levels(domain, random_levels):
+    if domain.design is None:
+        pytest.skip("nothing can be designed here")
+    design = domain.design(domain.roles["random"])
+    environment, space = design.environment, design.environment.action_space
+    tasks = jax.tree.map(lambda leaf: np.stack([leaf] * COUNT), design.task)
+
+    def step(states, key):
+        if isinstance(space, Discrete):
+            actions = jax.random.randint(key, (COUNT,), 0, space.n)
+        else:
+            actions = jax.random.normal(key, (COUNT, *space.shape))
+        made, _ = step_only(environment, jax.random.split(key, (COUNT, 2)), tasks, states, actions)
+        return made.state, made.terminated
+
+    @jax.jit
+    def play(key):
+        _, states = jax.vmap(environment.reset)(jax.random.split(key, COUNT), tasks)
+        states, ends = jax.lax.scan(step, states, jax.random.split(key, environment.max_steps))
+        return jax.vmap(design.finished_level)(states), ends
+
+    levels, ends = play(KEY)
+    assert ends[-1].all()
+    assert_valid(domain, levels)
+    kinds = [[leaf.dtype for leaf in jax.tree.leaves(some)] for some in (levels, random_levels)]
+    assert kinds[0] == kinds[1]
+
+
+def test_points_of_the_parameter_space_are_levels(domain, random_levels):
+    space = domain.parameters
+    if space is None:
+        pytest.skip("levels have no parameters here")
+    points = jax.random.uniform(KEY, (COUNT, len(space.low)), minval=space.low, maxval=space.high)
+    assert_valid(domain, jax.vmap(space.decode)(points))
+    again = jax.vmap(lambda level: space.decode(space.encode(level)))(random_levels)
+    jax.tree.map(np.testing.assert_array_equal, again, random_levels)
+
+
+def test_levels_can_be_seen(domain, random_levels):
+    if domain.render is None:
+        pytest.skip("there are no pictures of this domain")
+    pictures = [domain.render.level(level) for level in rows(random_levels)[:2]]
+    assert all(picture.dtype == np.uint8 and picture.shape[2] == 3 for picture in pictures)
+    assert not np.array_equal(*pictures)

@@ -1,15 +1,20 @@
-"""The auto-reset rule: the same level again, and the observation before the restart is not lost."""
+"""Steps of a batch: restarts of the same level, the observation before them, and several devices."""
+
+import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie.envs.base import Environment, batched_reset
-from cenie.envs.reset import ObservingEnvironment, step_and_restart
+from cenie import devices
+from cenie.envs.base import Environment
+from cenie.envs.reset import ObservingEnvironment, step_and_restart, step_only
 from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
+from tests.teach.exchanges import exchanges_in_conditions
 
 LEVELS = jnp.array([2, 3, 5], jnp.int32)
 KEY = jax.random.key(0)
@@ -52,13 +57,13 @@ class ObservingCountDown(ObservingEnvironment):
 
 
 def played(environment, steps=10):
-    _, state = batched_reset(environment, KEY, LEVELS)
+    _, state = jax.vmap(environment.reset)(jax.random.split(KEY, 3), LEVELS)
 
-    def step(state, key):
-        made, final = step_and_restart(environment, key, LEVELS, state, jnp.zeros(3, jnp.int32))
+    def step(state, keys):
+        made, final = step_and_restart(environment, keys, LEVELS, state, jnp.zeros(3, jnp.int32))
         return made.state, (made, final)
 
-    return jax.lax.scan(step, state, jax.random.split(KEY, steps))[1]
+    return jax.lax.scan(step, state, jax.random.split(KEY, (steps, 3, 2)))[1]
 
 
 def test_a_finished_episode_starts_the_same_level_again():
@@ -95,7 +100,44 @@ def test_every_level_gets_its_own_key():
             return Step(draw, draw, jnp.float32(0.0), done, jnp.zeros((), bool), done)
 
     levels = jnp.array([0, 0, 1, 1])
-    made, final = step_and_restart(Noisy(), KEY, levels, jnp.zeros(4), jnp.zeros(4, jnp.int32))
+    keys = jax.random.split(KEY, (4, 2))
+    made, final = step_and_restart(Noisy(), keys, levels, jnp.zeros(4), jnp.zeros(4, jnp.int32))
     drawn = np.concatenate([final, made.observation[2:]])
     assert len(np.unique(drawn)) == 6, "steps and restarts of all levels draw independently"
     np.testing.assert_array_equal(made.observation[:2], final[:2])
+
+
+class Searching(Environment):
+    """Counts down too, but looks for something in each step, which takes as long as the level says."""
+
+    max_steps: int = eqx.field(static=True, default=9)
+    observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
+    action_space: Space = eqx.field(static=True, default=Discrete(1))
+
+    def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
+        return level[None], level
+
+    def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+        found = jax.lax.while_loop(lambda n: n * n < 50 * level, lambda n: n + 1, state * 0)
+        return count_down(key, level, jnp.minimum(state, found))
+
+
+@pytest.mark.parametrize("advance", [step_and_restart, step_only])
+def test_devices_do_not_wait_for_the_loops_of_each_others_environments(advance):
+    mesh = devices.level_mesh(2)
+    levels = jnp.array([2, 5, 3, 4])
+    rows = jax.random.split(KEY, (4, 2)), levels, levels, jnp.zeros(4, jnp.int32)
+    step = functools.partial(advance, Searching())
+
+    def compiled(mesh_of_step):
+        split = devices.shard_rows(mesh, rows)
+        program = (
+            jax.jit(lambda *rows: devices.on_own_rows(mesh_of_step, step, *rows)).lower(*split).compile()
+        )
+        return program, program(*split)
+
+    # What it is like if the compiler splits the loop.
+    assert exchanges_in_conditions(compiled(None)[0].as_text())
+    program, found = compiled(mesh)
+    assert exchanges_in_conditions(program.as_text()) == []
+    jax.tree.map(np.testing.assert_array_equal, found, step(*rows))

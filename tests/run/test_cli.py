@@ -1,6 +1,7 @@
 """The command line: what it refuses, what it says, and what it does not load."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
-from cenie.student.config import Bits, Gru
+from cenie.student.config import Bits, Gru, Mlp
 from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
@@ -154,6 +155,13 @@ def test_help_of_every_command_is_no_error(command, capsys):
     assert printed.err == ""
 
 
+def test_help_lists_all_options_and_nothing_that_is_none(capsys):
+    assert run(["train", "maze", "plr-cenie", "--help"]) == OK
+    listed = set(re.findall(r"--([a-z][\w.-]*)", capsys.readouterr().out))
+    assert {"seed", "student.ppo.clip", "teacher.novelty.coverage.window", "run.suite"} <= listed
+    assert not {"method", "from-python"} & listed
+
+
 def test_the_method_of_a_config_cannot_be_changed_alone():
     with pytest.raises(SettingsError, match="method: cannot be changed alone"):
         settings.replace(preset("maze", "dr", "quick"), {"method": "plr"})
@@ -193,9 +201,9 @@ def test_switches_and_lists():
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
-def test_every_preset_survives_json(method, name):
-    config = preset("maze", method, name)
+@pytest.mark.parametrize(("domain", "name"), [(d, name) for d in DOMAINS for name in DOMAINS[d].presets])
+def test_every_preset_survives_json(domain, method, name):
+    config = preset(domain, method, name)
     assert read_config(json.loads(json.dumps(settings.to_data(config)))) == config
 
 
@@ -212,6 +220,29 @@ def test_paper_preset_has_the_papers_values():
     assert config.teacher.replay.priority.staleness_coef == 0.5
     assert config.teacher.edit.probability == 1.0
     assert config.env.num_edits == 5
+
+
+@pytest.mark.parametrize("name", ["paper", "dcd"])
+def test_presets_of_the_walker_have_the_papers_values(name):
+    config = preset("walker", "accel-cenie", name)
+    student, ppo, replay = config.student, config.student.ppo, config.teacher.replay
+    assert (student.num_levels, student.num_steps) == (16, 2048)
+    assert student.network == Mlp(hidden_sizes=(64, 64), activation="tanh", continuous="gaussian")
+    assert (ppo.gamma, ppo.gae_lambda, ppo.clip, ppo.learning_rate) == (0.99, 0.9, 0.2, 3e-4)
+    assert (ppo.epochs, ppo.minibatches, ppo.adam_eps, ppo.max_grad_norm) == (5, 32, 1e-5, 0.5)
+    assert (ppo.value_clip, ppo.value_coef, ppo.entropy_coef, ppo.normalise_returns) == (
+        False,
+        0.5,
+        1e-3,
+        True,
+    )
+    assert (replay.capacity, replay.priority.temperature, replay.priority.staleness_coef) == (1000, 0.1, 0.5)
+    assert (config.env.num_edits, config.env.max_steps) == (3, 2000)
+    assert config.teacher.novelty.coverage.reg == 1e-6
+    # What counts for methods that edit says nothing of the others.
+    rates = {method: preset("walker", method, name).teacher.replay.replay_prob for method in ("plr", "accel")}
+    assert rates == {"plr": 0.5, "accel": 0.9}
+    assert preset("walker", "dr", name).teacher.generator == "random"
 
 
 def test_learning_rate_decays_over_the_run_by_default():

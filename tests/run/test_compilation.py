@@ -1,6 +1,8 @@
 """Compiled programs on disk: found again, never in the way."""
 
+import ctypes
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from cenie import Teacher
 from cenie.run import compilation
-from cenie.run.compilation import cache_directory, kept_programs
+from cenie.run.compilation import cache_directory, give_back_memory, kept_programs
 
 
 @pytest.fixture
@@ -213,3 +215,30 @@ def test_a_teacher_keeps_its_programs(cache: Path):
     kept = {path.name.split("-")[0] for path in cache.iterdir()}
     assert {"jit_ask", "jit_recall", "jit__judge", "jit_absorb"} <= kept
     assert jax.config.jax_compilation_cache_dir is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no other library can be asked to")
+def test_what_was_freed_goes_back_to_the_system():
+    """Blocks below the size that gets pages of its own, under a last one that is not freed."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    size, number = 1 << 16, 2000
+    blocks = [library.malloc(size) for _ in range(number)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    for block in blocks[:-1]:
+        library.free(block)
+    held = resident()
+    give_back_memory()
+    assert held - resident() > number * size / 2
+    library.free(blocks[-1])
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_system_without_such_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    give_back_memory()

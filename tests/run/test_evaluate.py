@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.devices import level_mesh
+from cenie.devices import level_mesh, place
 from cenie.envs.base import Suite, SuiteEntry
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
@@ -98,9 +98,9 @@ def test_no_more_episodes_than_allowed_are_played_at_once(monkeypatch):
     sizes = []
     begin = module._begin
 
-    def watched(environment, network, levels, keys):
+    def watched(environment, network, levels, keys, mesh):
         sizes.append(keys.shape[0])
-        return begin(environment, network, levels, keys)
+        return begin(environment, network, levels, keys, mesh)
 
     monkeypatch.setattr(module, "_begin", watched)
     levels = [corridor(2, 20)] * 7
@@ -124,6 +124,22 @@ def test_large_and_small_mazes_share_one_compiled_program():
     before = module._segment._cached._cache_size()
     play([shortened[0], small[0]])
     play([shortened[1], small[1]])
+    assert module._segment._cached._cache_size() == before + 1
+
+
+def test_on_two_devices_the_second_segment_is_played_by_the_program_of_the_first():
+    """It was compiled anew: the first one had got arrays that were placed otherwise."""
+    network = make_network(
+        tiny("dr").student.network,
+        DOMAIN.environment.observation_space,
+        DOMAIN.environment.action_space,
+        jax.random.key(0),
+    )
+    levels = [make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), time_limit=300)] * 2
+    mesh = level_mesh(2)
+    before = module._segment._cached._cache_size()
+    _, _, lengths = play(levels, place(mesh, network), mesh=mesh)
+    assert lengths.max() > 2 * module.SEGMENT
     assert module._segment._cached._cache_size() == before + 1
 
 

@@ -8,7 +8,14 @@ import pytest
 from cenie.envs.domains import DOMAINS
 from cenie.run import memory
 from cenie.run.build import build
-from cenie.run.memory import Need, evaluation_needs, memory_problems, memory_size, readable, training_needs
+from cenie.run.memory import (
+    Need,
+    evaluation_needs,
+    format_bytes,
+    memory_problems,
+    memory_size,
+    training_needs,
+)
 from cenie.run.presets import preset
 from cenie.teach.cycle import init
 from cenie.teach.methods import METHODS
@@ -36,9 +43,9 @@ def size_of(tree: Any) -> int:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", DOMAINS["maze"].presets)
-def test_every_preset_fits_in_one_gigabyte(name: str, method: str) -> None:
-    assert memory_problems(training_needs(preset("maze", method, name)), GB) == []
+@pytest.mark.parametrize(("domain", "name"), [(d, name) for d in DOMAINS for name in DOMAINS[d].presets])
+def test_every_preset_fits_in_one_gigabyte(domain: str, name: str, method: str) -> None:
+    assert memory_problems(training_needs(preset(domain, method, name)), GB) == []
 
 
 def test_what_does_not_fit_is_named_with_the_settings_that_decide_it() -> None:
@@ -73,7 +80,7 @@ def test_the_memory_of_a_container_counts(tmp_path, monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_are_readable() -> None:
-    assert [readable(size) for size in (0, 999, 1000, 25_300_000_000, 10**25)] == [
+    assert [format_bytes(size) for size in (0, 999, 1000, 25_300_000_000, 10**25)] == [
         "0 B",
         "999 B",
         "1 kB",

@@ -113,11 +113,11 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     )
 
 
-def test_measures_are_those_of_the_domain(home):
-    measures = cenie.preset("corridor:domain", "dr").measures
-    assert measures.observation_parts == (cenie.Box((2,), 0.0, 9.0),)
-    assert measures.action_space == cenie.Discrete(2)
-    assert (measures.level_bytes, measures.observation_bytes) == (4, 8)
+def test_the_spec_is_that_of_the_domain(home):
+    spec = cenie.preset("corridor:domain", "dr").domain_spec
+    assert spec.observation_parts == (cenie.Box((2,), 0.0, 9.0),)
+    assert spec.action_space == cenie.Discrete(2)
+    assert (spec.level_bytes, spec.observation_bytes) == (4, 8)
 
 
 def test_code_that_a_run_directory_names_is_not_run(home, capsys):

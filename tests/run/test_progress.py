@@ -4,11 +4,15 @@ import io
 import time
 from pathlib import Path
 
+import jax
 import pytest
 from rich.console import Console
 
 from cenie.run import progress as progress_module
+from cenie.run.build import build
 from cenie.run.progress import Progress
+from cenie.teach.cycle import cycle, init
+from tests.tiny import tiny
 
 ROW = {"solved": 0.25}
 
@@ -62,6 +66,28 @@ def test_while_the_buffer_fills_the_report_says_so_instead_of_0_updates() -> Non
     _, filling, training = lines(console)
     assert filling.startswith("filling the level buffer: 320 of 2000 levels, 0.08M steps")
     assert training.startswith("3/40 updates, ")
+
+
+def test_the_numbers_of_a_report_on_novelty_are_among_the_metrics_of_a_cycle() -> None:
+    _, setup = build(tiny("plr-cenie"))
+    _, metrics, _ = jax.eval_shape(lambda: cycle(setup, init(setup, 0)))
+    shown = progress_module._curriculum(dict.fromkeys(metrics, 1))
+    assert shown == ", novelty weight 1.00, K 1, 1 levels stored"
+
+
+def test_with_novelty_the_report_shows_its_weight_the_size_of_the_mixture_and_the_buffer() -> None:
+    console = piped()
+    before = {**ROW, "teacher/alpha": 0.5, "teacher/buffer_size": 64, "teacher/fitted": False}
+    mixture = {"teacher/fit/components": 0}
+    fitted = {"teacher/alpha": 0.25, "teacher/buffer_size": 2064, "teacher/fitted": True}
+    with Progress(console, 40) as progress:
+        progress.advance(10, 163_840, 31_000.0, before | mixture, "solved")
+        progress.advance(10, 163_840, 31_000.0, ROW | fitted | {"teacher/fit/components": 9}, "solved")
+        progress.advance(10, 163_840, 31_000.0, ROW | fitted, "solved")
+    unfitted, of_mixture, of_another_density = (line.split("solved 0.25")[1] for line in lines(console)[1:])
+    assert unfitted == ", novelty weight 0.50, 64 levels stored"
+    assert of_mixture == ", novelty weight 0.25, K 9, 2064 levels stored"
+    assert of_another_density == ", novelty weight 0.25, 2064 levels stored"
 
 
 def test_a_long_compilation_is_mentioned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from cenie.run.records import (
     read_snapshot,
     snapshots_of,
 )
-from cenie.run.snapshot import snapshot_arrays, stored_levels
+from cenie.run.snapshot import levels_of_snapshot, snapshot_arrays
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import init
 from tests.tiny import tiny
@@ -290,4 +290,4 @@ def test_a_snapshot_of_a_level_that_is_one_array_and_of_strange_numbers(tmp_path
     found = snapshot_arrays(setup, changed, None)
     Snapshots(tmp_path).write(1, found | {"cycle": np.asarray(1), "updates": np.asarray(1)})
     (kept,) = read_snapshot(tmp_path / "cycle-00000001.npz").buffers
-    np.testing.assert_array_equal(stored_levels(kept, level[0]), np.arange(5))
+    np.testing.assert_array_equal(levels_of_snapshot(kept, level[0]), np.arange(5))

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from cenie.run.directory import RunDirectory, read_json, write_json
 from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
-from cenie.run.snapshot import stored_levels
+from cenie.run.snapshot import levels_of_snapshot
 from cenie.teach.cycle import init
 from tests.tiny import tiny
 
@@ -99,7 +100,7 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     snapshot = read_snapshot(files[loaded.step])
     buffer, replay = snapshot.buffers[0], loaded.tree.teacher.replays[0].buffer
     size = int(replay.size)
-    stored = stored_levels(buffer, domain.generator("random")(jax.random.key(0)))
+    stored = levels_of_snapshot(buffer, domain.generator("random")(jax.random.key(0)))
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_array_equal(ours, theirs[:size]), stored, replay.levels
     )
@@ -179,6 +180,18 @@ def test_stopped_and_resumed_run_leaves_the_same_bytes(finished, tmp_path):
     assert without_evaluations(path) == without_evaluations(finished[0])
 
 
+@pytest.mark.slow
+def test_a_resumed_walker_leaves_the_same_bytes(tmp_path):
+    config = tiny("accel-cenie", "walker")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    printed = run(config, whole)
+    assert all(name in printed for name in ("Hardcore", "PitGap", "walker6"))
+    run(settings.replace(config, {"updates": 3}), parts)
+    run(config, parts, resume=True)
+    assert without_evaluations(parts) == without_evaluations(whole)
+
+
+@pytest.mark.slow  # the contract of methods compares the states of chunks and of single cycles
 def test_length_of_chunks_does_not_change_results(finished, tmp_path):
     config = settings.replace(
         tiny("plr-robust"), {"run.cycles_per_chunk": 1, "run.checkpoint_every": 1, "run.keep_checkpoints": 1}
@@ -189,14 +202,14 @@ def test_length_of_chunks_does_not_change_results(finished, tmp_path):
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(finished, tmp_path):
-    path = tmp_path / "run"
-    run(settings.replace(tiny("plr-robust"), {"updates": 5}), path)
+    path = Path(shutil.copytree(finished[0], tmp_path / "run"))
     newest = max((path / "checkpoints").glob("step-*"))
     arrays = newest / "arrays.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-100])
     printed = run(tiny("plr-robust"), path, resume=True)
     assert newest.name in printed
-    assert without_evaluations(path) == without_evaluations(finished[0])
+    assert "resuming after cycle" in printed
+    assert contents(path) == contents(finished[0])
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path, monkeypatch):
@@ -209,7 +222,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path, monkeypatch):
         return save(*arguments, **named)
 
     monkeypatch.setattr(training.checkpoint, "save", failing_once)
-    printed = run(tiny("plr-robust"), tmp_path / "run")
+    printed = run(tiny("dr"), tmp_path / "run")
     assert "no space left" in printed
     assert read_json(tmp_path / "run" / "summary.json")["failed_checkpoints"] == 1
 

@@ -35,6 +35,8 @@ STUDENTS = {
     "lstm": (LSTM, Probe(as_view=True)),
     "gaussian": (MLP, Probe(continuous=True)),
 }
+# What "match" and "recall" ask for includes the others, and this one takes long.
+EVERY_STUDENT = [pytest.param(kind, marks=pytest.mark.slow if kind == "lstm" else ()) for kind in STUDENTS]
 # Flat features and memory: all five abilities at once are what "recall" asks for.
 ANY_OBSERVATION = {
     "gru": (GRU, Probe()),
@@ -99,26 +101,26 @@ def right(kind: str, decision: Decision, sign: float) -> np.ndarray:
     return p[..., 1 if sign > 0 else 0]
 
 
-@pytest.mark.parametrize("kind", STUDENTS)
+@pytest.mark.parametrize("kind", EVERY_STUDENT)
 def test_value_of_a_constant_reward(kind: str) -> None:
     for decision in trained(kind, "constant"):
         np.testing.assert_allclose(decision.value[:, 0, 0], 1.0, atol=0.1)
 
 
-@pytest.mark.parametrize("kind", STUDENTS)
+@pytest.mark.parametrize("kind", EVERY_STUDENT)
 def test_value_is_read_from_the_observation(kind: str) -> None:
     for decision, sign in zip(trained(kind, "observe"), (-1.0, 1.0)):
         np.testing.assert_allclose(decision.value[:, 0, 0], sign, atol=0.1)
 
 
-@pytest.mark.parametrize("kind", STUDENTS)
+@pytest.mark.parametrize("kind", EVERY_STUDENT)
 def test_value_of_a_delayed_reward_is_discounted(kind: str) -> None:
     for decision in trained(kind, "delay"):
         np.testing.assert_allclose(decision.value[:, 0, 0], PPO.gamma, atol=0.1)
         np.testing.assert_allclose(decision.value[:, 0, 1], 1.0, atol=0.1)
 
 
-@pytest.mark.parametrize("kind", STUDENTS)
+@pytest.mark.parametrize("kind", EVERY_STUDENT)
 def test_the_paying_action_is_found(kind: str) -> None:
     for decision in trained(kind, "act"):
         assert (right(kind, decision, 1.0)[:, 0, 0] > 0.9).all()

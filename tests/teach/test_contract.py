@@ -1,4 +1,4 @@
-"""What every method must keep, whatever it is: run over the whole table of methods."""
+"""What every method must keep, whatever it is: run over the whole table of methods, in every domain."""
 
 import contextlib
 import functools
@@ -12,19 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cenie.envs.domains import DOMAINS
 from cenie.run.build import build, compiled_cycles, place
 from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
-from cenie.teach.cycle import TrainState, init
+from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
 from tests.teach import golden
-from tests.teach.compilation import as_users_compile_it
+from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.teach.exchanges import exchanges, exchanges_in_conditions
 from tests.tiny import tiny
 
 CYCLES = 12
-MANY_UPDATES = jnp.asarray(1000)
+MANY_UPDATES = 1000
 MAY_BE_NAN = (
     "student/",
     "teacher/fit/scores/",
@@ -51,9 +52,9 @@ def count_compilations(on_compilation: Callable[[], None]) -> Iterator[None]:
 class Played:
     """A few single cycles of a method, with the state after each."""
 
-    def __init__(self, method: str):
-        self.method = method
-        _, self.setup = build(tiny(method))
+    def __init__(self, method: str, domain: str = "maze"):
+        self.method, self.domain = method, domain
+        _, self.setup = build(tiny(method, domain))
         self.advance = compiled_cycles(self.setup, 1)
         self.advance_many = compiled_cycles(self.setup, CYCLES)
         self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
@@ -78,19 +79,26 @@ class Played:
         return after > before
 
 
-# The daggers differ from their methods by one number; `make test-all` runs them too.
-CHOSEN = [
-    pytest.param(name, marks=pytest.mark.slow if name.endswith("dagger") else ()) for name in sorted(METHODS)
-]
+def chosen(domain: str, method: str) -> Any:
+    """The daggers differ from their methods by one number, `sfl` by the score, and other domains than the
+    maze compile for long, so that one method of all parts must do for them; `make test-all` runs the rest."""
+    often = method == "accel-cenie" or (domain == "maze" and not method.endswith(("dagger", "sfl")))
+    return pytest.param(domain, method, id=f"{domain}-{method}", marks=() if often else pytest.mark.slow)
 
 
-@pytest.fixture(scope="module", params=CHOSEN)
+CHOSEN = [chosen(domain, method) for domain in DOMAINS for method in sorted(METHODS)]
+
+
+@pytest.fixture(scope="module", params=[pytest.param(p.values, id=p.id, marks=p.marks) for p in CHOSEN])
 def played(request: pytest.FixtureRequest) -> Played:
-    return Played(request.param)
+    domain, method = request.param
+    return Played(method, domain)
 
 
 def test_golden_micro_run(played: Played):
     """The curriculum of a dozen cycles, step by step, as it was when the figures were stored."""
+    if played.domain != "maze":
+        pytest.skip("figures are stored for mazes only")
     stored = json.loads(golden.PATH.read_text())[played.method]
     found = golden.figures(played.rows)
     assert found.keys() == stored.keys()
@@ -116,17 +124,19 @@ def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
     """Two such loops, in the statistics and in the look-up of known levels, once stopped a run for ever."""
     if played.setup.mesh is None:
         pytest.skip("the tiny run of this method has one device")
-    text = played.advance.lower(played.states[0], updates=MANY_UPDATES).compile().as_text()
-    assert exchanges(text)
-    assert exchanges_in_conditions(text) == []
+    texts = [program.as_text() or "" for program in played.advance.programs(played.states[0])]
+    assert any(map(exchanges, texts))
+    with_loops = [text for text in texts if "condition=" in text]
+    assert with_loops
+    assert [line for text in with_loops for line in exchanges_in_conditions(text)] == []
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_no_leaf_of_a_new_state_is_weakly_typed(method: str):
+@pytest.mark.parametrize(("domain", "method"), CHOSEN)
+def test_no_leaf_of_a_new_state_is_weakly_typed(domain: str, method: str):
     """Three to five were: made of Python numbers, and so of another type than what a checkpoint holds."""
-    _, setup = build(tiny(method))
-    named = jax.tree_util.tree_leaves_with_path(init(setup, 0))
-    assert [jax.tree_util.keystr(path) for path, leaf in named if leaf.aval.weak_type] == []
+    _, setup = build(tiny(method, domain))
+    named = jax.tree_util.tree_leaves_with_path(state_shapes(setup))
+    assert [jax.tree_util.keystr(path) for path, leaf in named if leaf.weak_type] == []
 
 
 def test_a_cycle_returns_exactly_the_types_it_was_given(played: Played):
@@ -143,6 +153,7 @@ def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
     restored = eqx.tree_at(lambda s: s.key, arrays, jax.random.wrap_key_data(jnp.asarray(arrays.key)))
     compiled: list[int] = []
     placed = place(played.setup, restored)
+    played.advance(played.states[0], updates=MANY_UPDATES)  # its program may have been forgotten meanwhile
     with count_compilations(lambda: compiled.append(1)):
         state, _, _, _ = played.advance(placed, updates=MANY_UPDATES)
     assert compiled == []
@@ -169,8 +180,9 @@ def test_counters_count(played: Played):
 
 @pytest.fixture
 def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
-    """Chunks are a matter of `cycles`, not of the method: two unlike methods do, unless all tests run."""
-    if played.method not in ("dr", "accel") and request.config.getoption("markexpr"):
+    """Chunks are a matter of `cycles`, not of the method: one that edits too will do, unless all run."""
+    usual = played.domain == "maze" and played.method == "accel"
+    if not usual and request.config.getoption("markexpr"):
         pytest.skip("compiles the method once more: make test-all")
     return played
 
@@ -179,8 +191,7 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 def optimised(played: Played) -> tuple[Callable[..., Any], list[TrainState], list[Any]]:
     """A chunk of all cycles; and the states and solved rates of single ones."""
     advance, advance_many = (
-        as_users_compile_it(program, played.states[0], updates=MANY_UPDATES)
-        for program in (played.advance, played.advance_many)
+        compiled_cycles(played.setup, count, AS_USERS_COMPILE_IT) for count in (1, CYCLES)
     )
     states, solved = [played.states[0]], []
     for _ in range(CYCLES):
@@ -200,7 +211,7 @@ def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
 def test_cycles_stop_at_the_number_of_updates(chunked: Played):
     advance_many, states, _ = optimised(chunked)
     enough = 2
-    state, history, _, _ = advance_many(states[0], updates=jnp.asarray(enough, MANY_UPDATES.dtype))
+    state, history, _, _ = advance_many(states[0], updates=enough)
     reached = next(c for c in range(CYCLES + 1) if int(states[c].counters.updates) == enough)
     assert digest(state) == digest(states[reached])
     assert int(history.cycles[-1]) == reached
@@ -209,7 +220,7 @@ def test_cycles_stop_at_the_number_of_updates(chunked: Played):
 def test_the_levels_of_a_cycle_are_recorded_one_by_one(played: Played):
     """They add up to the metrics of the cycle, which are counted without them."""
     columns = {"kind", "id", "parent", "generation", "episodes", "solved", "return", "length"}
-    columns |= {f"level/{name}" for name in ("walls", "manhattan", "path", "solvable")}
+    columns |= {name for name in played.rows[0] if name.startswith("level/")}
     curriculum = played.setup.curriculum
     columns |= set() if curriculum.replay is None else set(curriculum.columns)
     for row, levels in zip(played.rows, played.levels, strict=True):
@@ -251,9 +262,11 @@ def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
 
 
 def test_points_are_sampled_for_every_method_from_what_was_played(played: Played):
+    # Memory and one-hot action of the small maze student; what the walker sees, and its torques.
+    width = {"maze": 8 + 3, "walker": 24 + 4}[played.domain]
     for cycle, points in enumerate(played.points):
         assert points is not None
-        assert points.values.shape == (512, 8 + 3)
+        assert points.values.shape == (512, width)
         assert np.isfinite(np.asarray(points.values)).all()
         assert set(np.asarray(points.cycle)) == {cycle + 1}
         assert set(np.asarray(points.kind)) == {played.kinds[cycle]}
@@ -261,7 +274,8 @@ def test_points_are_sampled_for_every_method_from_what_was_played(played: Played
         # Of 64 places each is missed once in 3,000 times.
         assert places <= {(level, step) for level in range(4) for step in range(16)}
         assert len(places) > 60
-        np.testing.assert_array_equal(np.asarray(points.values[:, 8:]).sum(axis=1), 1.0)
+        if played.domain == "maze":
+            np.testing.assert_array_equal(np.asarray(points.values[:, 8:]).sum(axis=1), 1.0)
 
 
 def test_a_chunk_samples_all_its_cycles_alike(chunked: Played):
@@ -279,7 +293,9 @@ def test_a_chunk_samples_all_its_cycles_alike(chunked: Played):
 def test_another_seed_plays_other_levels(played: Played):
     other, _, metrics, _ = played.advance(place(played.setup, init(played.setup, 4)), updates=MANY_UPDATES)
     assert digest(other.teacher) != digest(played.states[1].teacher) or any(
-        float(metrics[name][0]) != float(played.rows[0][name]) for name in ("level/walls", "level/manhattan")
+        float(values[0]) != float(played.rows[0][name])
+        for name, values in metrics.items()
+        if name.startswith("level/")
     )
 
 

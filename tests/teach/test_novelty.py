@@ -22,22 +22,21 @@ from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import init, play
 from cenie.teach.novelty import Experience, most_novel
 from cenie.teach.played import Points
-from tests.teach.compilation import as_users_compile_it
+from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny
 
 CYCLES = 14
+RESCORED = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
 
 
 @functools.cache
 def run(method, cycles=CYCLES, optimised=False, **overrides):
     """The setup, and the states before and after each cycle."""
     _, setup = build(tiny(method, **overrides))
-    advance = compiled_cycles(setup, 1)
+    advance = compiled_cycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
     states, rows = [place(setup, init(setup, 3))], []
-    if optimised:
-        advance = as_users_compile_it(advance, states[0], updates=jnp.asarray(1000))
     for _ in range(cycles):
-        state, _, metrics, _ = advance(states[-1], updates=jnp.asarray(1000))
+        state, _, metrics, _ = advance(states[-1], updates=1000)
         states.append(state)
         rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
     return setup, states, rows
@@ -71,7 +70,7 @@ def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, wit
 def test_weight_half_is_not_the_method_without_novelty():
     """Otherwise the test above would say nothing."""
     _, ours, _ = run("plr-cenie")
-    _, theirs, _ = run("plr-robust", run__devices=1)
+    _, theirs, _ = run("plr-robust", optimised=True, run__devices=1)  # as above
     assert digest(ours[-1].teacher.replay.buffer.ids) != digest(theirs[-1].teacher.replay.buffer.ids)
 
 
@@ -95,6 +94,21 @@ def _with_scores(state, scores):
     return eqx.tree_at(lambda s: s.replays[0].buffer.scores, state, scores)
 
 
+@eqx.filter_jit
+def played_again(setup, before):
+    """What the cycle after a state plays, and its novelty under the model of that state."""
+    keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
+    assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
+    (batch,) = assignment.batches
+    played = play(setup, 0, before.student, batch.levels, keys[1])
+    novelty, known = setup.curriculum.novelty, before.teacher.novelty
+    points = played.points
+    experience = Experience(batch.levels, points, assignment.kind == NEW)
+    plain = coverage.novelty(novelty.coverage, known.coverage, points.values, points.valid)
+    scored = novelty.score(known, experience, before.teacher.replay.buffer)
+    return batch.slots, played.outcomes.completed, plain, scored
+
+
 def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
     """The stored novelty is that under the model of the cycle before, computed here once more."""
     setup, states, rows = cenie
@@ -102,18 +116,12 @@ def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
     for before, after, row in zip(states, states[1:], rows):
         if int(row["teacher/kind"]) != REPLAY:
             continue
-        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
-        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
-        (batch,) = assignment.batches
-        played = play(setup, 0, before.student, batch.levels, keys[1])
-        config, points = setup.curriculum.novelty.coverage, played.points
-        expected = coverage.novelty(config, before.teacher.novelty.coverage, points.values, points.valid)
-        done, slots = np.asarray(played.outcomes.completed), np.asarray(batch.slots)
+        slots, done, expected, _ = map(np.asarray, played_again(setup, before))
         stored = np.asarray(after.teacher.replay.buffer.scores[slots, 1])
         for slot in np.unique(slots):
             rows_of_slot = (slots == slot) & done
             if rows_of_slot.any():
-                mean = np.asarray(expected)[rows_of_slot].mean()
+                mean = expected[rows_of_slot].mean()
                 np.testing.assert_allclose(stored[slots == slot], mean, rtol=1e-4, atol=1e-4)
                 checked += 1
     assert checked > 2
@@ -153,17 +161,7 @@ def test_relative_novelty_is_measured_against_the_latest_new_levels():
     seen = set()
     for before, after, row in zip(states, states[1:], rows):
         kind = int(row["teacher/kind"])
-        keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
-        assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
-        (batch,) = assignment.batches
-        points = play(setup, 0, before.student, batch.levels, keys[1]).points
-        experience = Experience(batch.levels, points, assignment.kind == NEW)
-        plain = coverage.novelty(
-            setup.curriculum.novelty.coverage, before.teacher.novelty.coverage, points.values, points.valid
-        )
-        scored = setup.curriculum.novelty.score(
-            before.teacher.novelty, experience, before.teacher.replay.buffer
-        )
+        _, _, plain, scored = played_again(setup, before)
         reference = plain.mean() if kind == NEW else before.teacher.novelty.reference
         np.testing.assert_allclose(scored, plain - reference, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(after.teacher.novelty.reference, reference, rtol=1e-4, atol=1e-4)
@@ -172,8 +170,7 @@ def test_relative_novelty_is_measured_against_the_latest_new_levels():
 
 
 def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
-    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
-    setup, states, rows = run("plr-cenie", **overrides)
+    setup, states, rows = run("plr-cenie", **RESCORED)
     refits = 0
     for before, after, row in zip(states, states[1:], rows):
         refitted = bool(after.teacher.novelty.refitted)
@@ -196,13 +193,14 @@ def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
     assert refits > 3
 
 
-def test_rescoring_is_shared_over_devices():
-    overrides = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
-    _, _, alone = run("plr-cenie", **overrides)
-    _, _, both = run("plr-cenie", cycles=6, run__devices=2, **overrides)
-    for one, two in zip(alone, both):
-        for name in ("kind", "novelty", "novelty_weighted"):
-            assert two[f"teacher/{name}"] == pytest.approx(one[f"teacher/{name}"], rel=1e-3, abs=1e-3), name
+def test_two_devices_share_the_fit_and_the_rescoring_and_find_what_one_finds():
+    _, _, on_one = run("plr-cenie", **RESCORED)
+    setup, _, on_two = run("plr-cenie", cycles=6, run__devices=2, **RESCORED)
+    assert setup.mesh is not None
+    compared = ("kind", "fit/components", "novelty", "novelty_weighted", "regret")
+    for single, shared in zip(on_one, on_two):
+        for name in ("solved", *(f"teacher/{name}" for name in compared)):
+            assert shared[name] == pytest.approx(single[name], rel=1e-3, abs=1e-3), name
 
 
 @settings(deadline=None, max_examples=40)
@@ -225,15 +223,6 @@ def test_correlation_of_novelty_with_age_is_logged(cenie):
     size = int(buffer.size)
     expected = stats.spearmanr(buffer.column(NOVELTY)[:size], buffer.staleness[:size]).statistic
     assert row["teacher/novelty_age_correlation"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_two_devices_share_the_fit_and_find_what_one_finds(cenie):
-    _, _, alone = cenie
-    setup, _, shared = run("plr-cenie", cycles=6, run__devices=2)
-    assert setup.mesh is not None
-    for one, two in zip(alone, shared):
-        for name in ("teacher/kind", "teacher/fit/components", "teacher/novelty", "teacher/regret", "solved"):
-            assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-3), name
 
 
 def test_refits_are_made_only_when_due():

@@ -2,6 +2,7 @@
 buffers of their own, another novelty."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -20,7 +21,7 @@ from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from tests.tiny import tiny
 
-MANY_UPDATES = jnp.asarray(1000)
+MANY_UPDATES = 1000
 
 
 def cycles(setup, count, seed=3):
@@ -64,8 +65,15 @@ class CountingSource:
         return after, {"walls": after["walls"], "finished": feedback[0].finished.sum()}
 
 
+@functools.cache
+def replayed():
+    """A run with a source and a novelty of one's own, which share a program because programs take long."""
+    parts = {"source": CountingSource(), "novelty": LengthNovelty(), "alpha": Constant(value=1.0)}
+    return cycles(changed("plr-robust", **parts), 12)
+
+
 def test_a_source_learns_from_new_levels_only():
-    states, rows = cycles(changed("plr-robust", source=CountingSource()), 12)
+    states, rows = replayed()
     assert {int(row["teacher/kind"]) for row in rows} == {NEW, REPLAY}
     for before, after, row in zip(states, states[1:], rows):
         was_new = int(row["teacher/kind"]) == NEW
@@ -76,12 +84,6 @@ def test_a_source_learns_from_new_levels_only():
         if was_new:
             assert float(row["level/walls"]) <= int(before.teacher.source["walls"])
     assert int(states[-1].teacher.source["told"]) == sum(int(row["teacher/kind"]) == NEW for row in rows)
-
-
-def test_a_source_without_replay_learns_in_every_cycle():
-    states, rows = cycles(changed("dr", source=CountingSource()), 3)
-    assert [int(state.teacher.source["walls"]) for state in states] == [0, 1, 2, 3]
-    assert [int(row["teacher/source/walls"]) for row in rows] == [1, 2, 3]
 
 
 def test_a_second_student_plays_the_same_levels_and_learns_by_itself():
@@ -140,7 +142,7 @@ class LengthNovelty:
 
 
 def test_another_novelty_remembers_and_rescores():
-    states, rows = cycles(changed("plr-robust", novelty=LengthNovelty(), alpha=Constant(value=1.0)), 12)
+    states, rows = replayed()
     assert int(rows[-1]["teacher/batches"]) > 1
     buffer = states[-1].teacher.replay.buffer
     size = int(buffer.size)
@@ -173,9 +175,20 @@ class OwnNetwork(cenie.Network):
         return cenie.Decision(cenie.Categorical(jnp.stack(logits, axis=-1)), value, seen)
 
 
+@functools.cache
+def randomised():
+    """Two students with a network of one's own, and a source of one's own without replay."""
+    return cycles(dataclasses.replace(changed("dr", 2, source=CountingSource()), network=OwnNetwork), 3)
+
+
+def test_a_source_without_replay_learns_in_every_cycle():
+    states, rows = randomised()
+    assert [int(state.teacher.source["walls"]) for state in states] == [0, 1, 2, 3]
+    assert [int(row["teacher/source/walls"]) for row in rows] == [1, 2, 3]
+
+
 def test_a_network_of_ones_own_is_trained():
-    setup = dataclasses.replace(changed("dr", students=2), network=OwnNetwork)
-    states, _ = cycles(setup, 2)
+    states, _ = randomised()
     first, second = (student.network for student in states[0].students)
     assert isinstance(first, OwnNetwork)
     assert digest(first) != digest(second)  # each has its own key

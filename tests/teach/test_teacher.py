@@ -19,7 +19,7 @@ from cenie.teach.teacher import select_parents
 from cenie.types import Advantages, Rollout
 from tests.tiny import tiny
 
-MANY_UPDATES = jnp.asarray(1000)
+MANY_UPDATES = 1000
 
 
 def _editing(parents) -> Editing:

@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import EnvState, Level, Observation, Step
+from cenie.types import EnvState, Level, Observation, Step, strongly_typed
 
 LIMIT = "max_steps_in_episode"
 """What both projects call the time limit among the parameters of an environment."""
@@ -73,14 +73,7 @@ class ForeignEnvironment(Environment):
 
 def as_level(parameters: PyTree) -> PyTree:
     """The same tree with every number as an array of a definite type, as levels must be."""
-    return jax.tree.map(_as_array, parameters)
-
-
-def _as_array(leaf: Any) -> Array:
-    array = jnp.asarray(leaf)
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return array
-    return jax.lax.convert_element_type(array, array.dtype)
+    return strongly_typed(jax.tree.map(jnp.asarray, parameters))
 
 
 def step_with_one_flag(

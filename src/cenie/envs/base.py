@@ -167,7 +167,7 @@ def no_statistics(level: Level) -> dict[str, Array]:
     return {}
 
 
-def stack_equal(levels: Sequence[Level]) -> Level:
+def stack_same_shapes(levels: Sequence[Level]) -> Level:
     """Levels of equal shapes along a new leading axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *levels)
 
@@ -192,7 +192,7 @@ class Domain:
     """A small random change of a level that keeps it valid."""
     statistics: Callable[[Level], dict[str, Array]] = no_statistics
     """Scalars that describe a level, for the logs."""
-    stack: Callable[[Sequence[Level]], Level] = stack_equal
+    stack: Callable[[Sequence[Level]], Level] = stack_same_shapes
     """Stack levels along a new leading axis; where sizes differ, padding them to a common shape."""
     to_json: Callable[[Level], Any] | None = None
     from_json: Callable[[Any], Level] | None = None
@@ -219,11 +219,3 @@ class Domain:
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""
         return self.generators[self.roles.get(name, name)]
-
-
-def batched_reset(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared
-) -> tuple[Observation, EnvState]:
-    """`reset` over the leading axis of prepared levels, one key each. Consumes the key."""
-    count = jax.tree.leaves(levels)[0].shape[0]
-    return jax.vmap(environment.reset)(jax.random.split(key, count), levels)

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.presets import PRESETS
+from cenie.envs.maze.presets import PRESETS as MAZE_PRESETS
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.presets import PRESETS as WALKER_PRESETS
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Space
 
 
 @dataclass(frozen=True)
-class Measures:
-    """What networks and memory depend on.
+class DomainSpec:
+    """The spaces and sizes on which networks and memory depend.
 
     `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level
     and one stored observation take, at least.
@@ -29,9 +31,9 @@ class Measures:
     observation_bytes: int
 
 
-def measures_of_settings(settings: Any) -> Measures:
+def spec_of_settings(settings: Any) -> DomainSpec:
     """As the settings of a domain say themselves, in properties of these names."""
-    return Measures(
+    return DomainSpec(
         settings.observation_parts, settings.action_space, settings.level_bytes, settings.observation_bytes
     )
 
@@ -40,10 +42,10 @@ def measures_of_settings(settings: Any) -> Measures:
 class DomainEntry:
     """A row of the table; `factory`, a function or its `module:function`, turns the settings into a `Domain`.
 
-    `settings` is a frozen dataclass, and `measure` tells what they come to; by default its instances have the
-    properties of `Measures` themselves. `roles` are names of generators by what they are for, and `presets`
-    named sets of settings by their dotted paths, the first of which is the usual one. `edits` says whether
-    levels can be edited.
+    `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
+    has the properties of these names itself. `roles` are names of generators by what they are for, and
+    `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
+    usual one. `edits` says whether levels can be edited.
     """
 
     summary: str
@@ -54,7 +56,7 @@ class DomainEntry:
     suites: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
     edits: bool = True
-    measure: Callable[[Any], Measures] = measures_of_settings
+    spec: Callable[[Any], DomainSpec] = spec_of_settings
 
     def build(self, settings: Any) -> Any:
         """The `Domain` with these settings."""
@@ -72,7 +74,16 @@ DOMAINS = {
         generators=("uniform60", "blocks25", "empty"),
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
-        presets=PRESETS,
+        presets=MAZE_PRESETS,
+    ),
+    "walker": DomainEntry(
+        summary="a two-legged walker on terrains of eight parameters (BipedalWalker)",
+        settings=WalkerConfig,
+        factory="cenie.envs.walker.domain:walker_domain",
+        generators=("full", "easy"),
+        roles={"random": "full", "simple": "easy"},
+        suites=("walker6", "poet-roses", "high", "extreme"),
+        presets=WALKER_PRESETS,
     ),
 }
 

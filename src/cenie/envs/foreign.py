@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from cenie.envs.base import Domain, cannot_edit
-from cenie.envs.domains import DomainEntry, Measures
+from cenie.envs.domains import DomainEntry, DomainSpec
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Box, Discrete
 
@@ -86,7 +86,7 @@ def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> Do
         suites=tuple(domain.suites),
         presets=domain.presets or {"default": _ANY_DOMAIN},
         edits=domain.edit is not cannot_edit,
-        measure=lambda settings: measures(build(settings)),
+        spec=lambda settings: domain_spec(build(settings)),
     )
 
 
@@ -95,15 +95,15 @@ def _require(name: str, what: str, parts: Collection[str]) -> None:
         raise _refusal(f"{name} has no {what}; it needs at least one")
 
 
-def measures(domain: Domain) -> Measures:
-    """What a domain comes to, from its spaces and the shapes of a level; nothing is played."""
+def domain_spec(domain: Domain) -> DomainSpec:
+    """The spec of a domain, from its spaces and the shapes of a level; nothing is played."""
     environment = domain.environment
     parts = tuple(jax.tree.leaves(environment.observation_space))
     wrong = [space for space in (*parts, environment.action_space) if not isinstance(space, Discrete | Box)]
     if wrong:
         raise _refusal(f"the spaces of {domain.name} must be made of Discrete and Box, got {show(wrong[0])}")
     level = jax.eval_shape(next(iter(domain.generators.values())), jax.random.key(0))
-    return Measures(
+    return DomainSpec(
         observation_parts=parts,
         action_space=environment.action_space,
         level_bytes=_bytes(jax.tree.leaves(level)),

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cenie.envs.base import Domain, Environment, ParameterSpace, Suite, SuiteEntry, stack_equal
+from cenie.envs.base import Domain, Environment, ParameterSpace, Suite, SuiteEntry, stack_same_shapes
 from cenie.types import Level
 
 SMALL = 0.1
@@ -173,7 +173,7 @@ def parameter_domain(
             "extremes": lambda: Suite("extremes", entries),
             "random": lambda: Suite("random", [SuiteEntry("random", "random", draw, bounds)]),
         },
-        stack=stack_equal,
+        stack=stack_same_shapes,
         to_json=parameters.to_json,
         from_json=parameters.from_json,
         parameters=parameters.space(),

@@ -4,9 +4,9 @@ import abc
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Key, PyTree
 
-from cenie.envs.base import Environment, batched_reset
+from cenie.envs.base import Environment
 from cenie.types import EnvState, Observation, Prepared, Step
 
 
@@ -23,18 +23,17 @@ class ObservingEnvironment(Environment):
 
 
 def step_and_restart(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+    environment: Environment, keys: Key[Array, "n 2"], levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the key.
+    """Step a batch of prepared levels; an ended episode begins the same level again. Consumes the keys.
 
-    All arguments but the key have the level axis first. The observation and the state of the `Step` are
-    those to go on with, after the restart; its reward and flags are those of the step that was made. The
-    second result is the observation before any restart; under `jit` it costs nothing if it is not used.
+    All arrays have the level axis first; a level has a key for its step and one for a restart. The
+    observation and the state of the `Step` are those to go on with, after the restart; its reward and flags
+    are those of the step that was made. The second result is the observation before any restart; under `jit`
+    it costs nothing if it is not used.
     """
-    step_key, reset_key = jax.random.split(key)
-    count = jax.tree.leaves(levels)[0].shape[0]
-    result = jax.vmap(environment.step)(jax.random.split(step_key, count), levels, states, actions)
-    first_observation, first_state = batched_reset(environment, reset_key, levels)
+    result = jax.vmap(environment.step)(keys[:, 0], levels, states, actions)
+    first_observation, first_state = jax.vmap(environment.reset)(keys[:, 1], levels)
     done = result.terminated | result.truncated
 
     def choose(new: PyTree, old: PyTree) -> PyTree:
@@ -50,15 +49,14 @@ def step_and_restart(
 
 
 def step_only(
-    environment: Environment, key: PRNGKeyArray, levels: Prepared, states: EnvState, actions: Array
+    environment: Environment, keys: Key[Array, "n 2"], levels: Prepared, states: EnvState, actions: Array
 ) -> tuple[Step, Observation]:
-    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the key.
+    """Step a batch of prepared levels without restarts, for episodes of a fixed length. Consumes the keys.
 
     Takes and returns what `step_and_restart` does. A rollout as long as the episode ends with its last state,
     which is how a design environment hands over the level that was made in it.
     """
-    count = jax.tree.leaves(levels)[0].shape[0]
-    result = jax.vmap(environment.step)(jax.random.split(key, count), levels, states, actions)
+    result = jax.vmap(environment.step)(keys[:, 0], levels, states, actions)
     return result, result.observation
 
 

@@ -3,20 +3,34 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
+from jax.stages import Compiled, Lowered
 from jaxtyping import PRNGKeyArray, PyTree
 
 from cenie import devices
 from cenie.envs.base import Domain
+from cenie.run.compilation import give_back_memory
 from cenie.run.config import Config
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Space
 from cenie.student.networks import Network
 from cenie.teach.curriculum import Curriculum
-from cenie.teach.cycle import Counters, Metrics, Setup, TrainState, cycles
+from cenie.teach.cycle import (
+    Counters,
+    Metrics,
+    Setup,
+    TrainState,
+    Turn,
+    after_turn,
+    cycles,
+    play_turn,
+    tell_turn,
+)
 from cenie.teach.methods import OWN, OwnTeacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.recipes import curriculum
@@ -79,7 +93,7 @@ def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
         statistics=domain.statistics,
         students=(config.student,) * teacher.students,
         curriculum=teacher,
-        mesh=devices.level_mesh(config.devices_of(jax.device_count())),
+        mesh=devices.level_mesh(config.device_count(jax.device_count())),
         network=parts.network,
         recorded_points=config.run.recorded_points,
     )
@@ -110,14 +124,66 @@ def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
     )
 
 
-def compiled_cycles(setup: Setup, count: int) -> Callable[..., tuple[TrainState, Counters, Metrics, Record]]:
-    """`cycles` of this setup as a compiled function of a state and the number of updates.
+class CompiledCycles:
+    """`cycles` of a setup: a function of a state, placed as `place` does it, and the number of updates.
 
-    What it returns is placed as `place` does it: left to itself the compiler may choose another placement,
-    and the next call would compile everything again.
+    The two halves of a cycle are compiled side by side, since XLA compiles each program on one core.
     """
-    everywhere = devices.everywhere(setup.mesh)
-    return jax.jit(functools.partial(cycles, setup, count=count), out_shardings=everywhere)
+
+    def __init__(self, setup: Setup, count: int, options: dict[str, Any] | None = None):
+        self._setup, self._count, self._options = setup, count, options
+        self._halves: tuple[Future[Compiled], Future[Compiled]] | None = None
+
+    def begin_to_compile(self, state: TrainState) -> None:
+        """Compile in the background, for states like this one. Returns at once."""
+        if self._halves is None:
+            pool = ThreadPoolExecutor(2, "compiling")
+            self._halves = self._compiled(pool, state)
+            pool.shutdown(wait=False)
+
+    def _compiled(
+        self, pool: ThreadPoolExecutor, state: TrainState
+    ) -> tuple[Future[Compiled], Future[Compiled]]:
+        setup, mesh = self._setup, self._setup.mesh
+        lowered = pool.submit(play_turn.lower, setup, state)
+
+        def compile_second() -> Compiled:
+            expected = functools.partial(devices.expected, mesh)
+            shapes: Turn = lowered.result().out_info  # pyright: ignore[reportAssignmentType]
+            turn = shapes.placed(
+                functools.partial(expected, split=True), functools.partial(expected, split=False)
+            )
+            return self._finished(tell_turn.lower(setup, state.teacher, turn))
+
+        first = pool.submit(lambda: self._finished(lowered.result()))
+        return first, pool.submit(compile_second)
+
+    def _finished(self, lowered: Lowered) -> Compiled:
+        program = lowered.compile(self._options)
+        give_back_memory()
+        return program
+
+    def programs(self, state: TrainState) -> tuple[Compiled, Compiled]:
+        """Both halves, once they are compiled."""
+        self.begin_to_compile(state)
+        assert self._halves is not None
+        first, second = self._halves
+        return first.result(), second.result()
+
+    def _run(self, _: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+        play, tell = self.programs(state)
+        turn = play(state)
+        return after_turn(state, turn, tell(state.teacher, turn))
+
+    def __call__(
+        self, state: TrainState, updates: int
+    ) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
+        return cycles(self._setup, state, self._count, updates, self._run)
+
+
+def compiled_cycles(setup: Setup, count: int, options: dict[str, Any] | None = None) -> CompiledCycles:
+    """Up to `count` cycles at a time, compiled when they are first needed, with these options of XLA's."""
+    return CompiledCycles(setup, count, options)
 
 
 def place(setup: Setup, state: TrainState) -> TrainState:

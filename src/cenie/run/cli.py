@@ -1,5 +1,6 @@
 """The command line. Loads JAX only after the arguments and the config have been found good."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -12,9 +13,9 @@ from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
 from cenie.run.config import (
     MAY_CHANGE_ON_RESUME,
     Config,
-    EvaluationRequest,
     config_type,
-    find_both,
+    evaluation_request,
+    find_domain_and_method,
     load_config,
 )
 from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
@@ -60,6 +61,8 @@ with --checkpoints N: with the last N students, and prints the mean of their sco
 """
 
 _SWITCHES = ("new_name",)
+_NO_OPTIONS = ("domain", "method", "from_python")
+"""Settings that a config stores, but no option sets: the first two are words of the command."""
 _WITH_VALUE = {
     "out": "a directory",
     "resume": "a directory",
@@ -271,15 +274,7 @@ def _evaluate(arguments: list[str]) -> int:
         raise SettingsError([Problem("evaluate", f"expected {expected}")])
     directory = RunDirectory(Path(names[0]))
     config = _load_config(directory.path, options.pop("domain", None))
-    request = settings.read(
-        EvaluationRequest,
-        {"suite": config.run.suite, **{key: _plain(value) for key, value in options.items()}},
-    )
-    suites = config.entry.suites
-    if request.suite not in suites:
-        raise SettingsError(
-            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
-        )
+    request = evaluation_request(config, {key: _plain(value) for key, value in options.items()})
     problems = memory_problems(evaluation_needs(config, request.episodes))
     if problems:
         raise SettingsError(problems)
@@ -332,13 +327,15 @@ def _train_help(names: list[str], options: dict[str, str]) -> int:
 
     domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
     _let_import(domain)
-    entry, _ = find_both(domain, method)
+    entry, _ = find_domain_and_method(domain, method)
     sys.stdout.write(USAGE)
     default = preset(domain, method, options.get("preset"))
+    hidden = [(name, tyro.conf.Suppress[Any]) for name in _NO_OPTIONS]
+    shown = dataclasses.make_dataclass("Config", hidden, bases=(config_type(entry, method),), frozen=True)
     try:
         tyro.cli(
-            config_type(entry, method),
-            default=default,
+            shown,
+            default=shown(**vars(default)),
             args=["--help"],
             prog="cenie train",
             # All settings of the chosen kinds; a list of kinds alone would hide them.
@@ -387,7 +384,7 @@ def typed(
     domain: str, method: str, options: dict[str, str], entry: DomainEntry | None = None
 ) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
-    entry, _ = find_both(domain, method, entry)
+    entry, _ = find_domain_and_method(domain, method, entry)
     config = config_type(entry, method)(domain=domain, method=method, preset=default_preset(entry))
     defaults = settings.with_all_kinds(config)
     values: dict[str, Any] = {}
@@ -395,7 +392,7 @@ def typed(
     for path, text in options.items():
         group, dot, name = path.rpartition(".")
         switch, default = group + dot + name.removeprefix("no_"), _at(defaults, path)
-        if path in ("domain", "method", "from_python"):
+        if path in _NO_OPTIONS:
             problems.append(Problem(path, "is not an option: `cenie train DOMAIN METHOD`"))
         elif isinstance(default, dict):
             example = f"--{path}.{_first_setting(default)} VALUE"

@@ -6,6 +6,7 @@ there. Loads JAX only when it is used.
 """
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import os
@@ -52,6 +53,16 @@ def kept_programs() -> Iterator[None]:
         finally:
             config.update("jax_compilation_cache_dir", None)
             compilation_cache.reset_cache()
+
+
+def give_back_memory() -> None:
+    """Return to the system what the compiler has freed, which the C library would keep for the whole run.
+
+    After a large program that is more than the run itself needs. Only glibc has a call for it.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path | None:

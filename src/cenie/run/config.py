@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS, DomainEntry, Measures, find_domain, is_reference
+from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is_reference
 from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
 from cenie.teach.methods import METHODS, OWN, OwnTeacher, RandomTeacher, ReplayTeacher, Teacher
 
-DECAY = ("student.ppo.decay_from", "student.ppo.decay_updates")
+DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
 
-MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY)
+MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY_SETTINGS)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
-CHANGES_BITS = (*DECAY, "run.devices", "run.recorded_points")
+CHANGES_BITS = (*DECAY_SETTINGS, "run.devices", "run.recorded_points")
 """What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
 
-EPISODES_AT_ONCE = 1024
+MAX_PARALLEL_EPISODES = 1024
 """Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
 
-_LARGEST_FILE = 2**20
+_MAX_FILE_BYTES = 2**20
 """Bytes of a config file, at most; ours have some 3,000."""
 
 
@@ -96,25 +96,25 @@ class Config:
     again."""
 
     @property
-    def measures(self) -> Measures:
-        """What the domain with these settings comes to."""
-        return self.entry.measure(self.env)
+    def domain_spec(self) -> DomainSpec:
+        """The spaces and sizes of the domain with these settings."""
+        return self.entry.spec(self.env)
 
     def check(self) -> Iterator[Problem]:
-        if wrong := method_problems(self.method):
-            yield from wrong
+        if problems := method_problems(self.method):
+            yield from problems
             return
         entry = self.entry
         if entry in DOMAINS.values() and DOMAINS.get(self.domain) is not entry:
             yield Problem("domain", "cannot be changed alone: its settings depend on it")
             return
-        if type(self.teacher) is not type(teacher_of(self.method)):
+        if type(self.teacher) is not type(default_teacher(self.method)):
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
         if not isinstance(self.teacher, OwnTeacher):
-            makers = (*entry.roles, *entry.generators)
-            allowed.append(("teacher.generator", self.teacher.generator, makers))
+            generators = (*entry.roles, *entry.generators)
+            allowed.append(("teacher.generator", self.teacher.generator, generators))
         for path, name, names in allowed:
             if name not in names:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
@@ -125,7 +125,7 @@ class Config:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
         if settings.is_readable(self.env):
             try:
-                parts = self.measures.observation_parts
+                parts = self.domain_spec.observation_parts
             except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
                 yield from error.problems
                 return
@@ -154,7 +154,7 @@ class Config:
                 "must be above 0 with a replay_prob of 1: otherwise the first batch is replayed for ever",
             )
 
-    def devices_of(self, available: int) -> int:
+    def device_count(self, available: int) -> int:
         """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
         wanted = min(self.run.devices or available, available)
         return max(n for n in range(1, wanted + 1) if self.student.levels_per_minibatch % n == 0)
@@ -170,19 +170,30 @@ class EvaluationRequest:
     checkpoints: int = setting(1, minimum=1, maximum=100_000)
 
 
+def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
+    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`."""
+    request = settings.read(EvaluationRequest, {"suite": config.run.suite, **given})
+    suites = config.entry.suites
+    if request.suite not in suites:
+        raise SettingsError(
+            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
+        )
+    return request
+
+
 @functools.lru_cache(maxsize=256)
 def config_type(entry: DomainEntry, method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
-    env, teacher = entry.settings, teacher_of(method)
+    env, teacher = entry.settings, default_teacher(method)
     fields = [("env", env, field(default_factory=env)), ("teacher", type(teacher), field(default=teacher))]
-    made = dataclasses.make_dataclass(
+    config_class = dataclasses.make_dataclass(
         "Config", fields, bases=(Config,), namespace={"entry": entry}, frozen=True
     )
-    made.__doc__ = f"Settings of {method}."
-    return made
+    config_class.__doc__ = f"Settings of {method}."
+    return config_class
 
 
-def teacher_of(method: str) -> Teacher | OwnTeacher:
+def default_teacher(method: str) -> Teacher | OwnTeacher:
     """The settings of a method by default."""
     return OwnTeacher() if method == OWN else METHODS[method].settings
 
@@ -199,11 +210,11 @@ def read_config(data: Any, entry: DomainEntry | None = None) -> Config:
     if entry is None and _is_from_python(data):
         raise SettingsError([Problem("domain", _not_stored(domain))])
     if entry is None and is_reference(domain):
-        raise SettingsError([Problem("domain", _not_run(domain))])
-    return settings.read(config_type(*find_both(domain, method, entry)), data)
+        raise SettingsError([Problem("domain", _not_imported(domain))])
+    return settings.read(config_type(*find_domain_and_method(domain, method, entry)), data)
 
 
-def _not_run(domain: Any) -> str:
+def _not_imported(domain: Any) -> str:
     return (
         f"is {show(domain)}, which is not part of cenie, and code that a run directory names is not run "
         f"unless you name it too: add --domain {domain} (in Python: domain={show(domain)})"
@@ -223,7 +234,9 @@ def _is_from_python(data: Mapping[str, Any]) -> bool:
     return isinstance(passed, list | tuple) and any(str(part).startswith("domain ") for part in passed)
 
 
-def find_both(domain: Any, method: Any, entry: DomainEntry | None = None) -> tuple[DomainEntry, str]:
+def find_domain_and_method(
+    domain: Any, method: Any, entry: DomainEntry | None = None
+) -> tuple[DomainEntry, str]:
     """The domain (unless it is given) and the method of these names; `SettingsError` if one is unknown."""
     problems = method_problems(method)
     try:
@@ -245,7 +258,7 @@ def method_problems(method: Any) -> list[Problem]:
 def load_config(path: Path, entry: DomainEntry | None = None) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
-        data = read_json(path, _LARGEST_FILE)
+        data = read_json(path, _MAX_FILE_BYTES)
     except RunDirectoryError as error:
         raise SettingsError([Problem("config.json", str(error))]) from error
     return read_config(data, entry)

@@ -38,7 +38,7 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 
 def prepare_devices(config: Config) -> None:
     """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels."""
-    show_devices(config.devices_of(max(core_count(), config.run.devices)))
+    show_devices(config.device_count(max(core_count(), config.run.devices)))
 
 
 def show_devices(count: int) -> None:
@@ -59,13 +59,13 @@ def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[s
 
     Where the devices are the host's cores, JAX was shown only as many as the run can use.
     """
-    wanted, used = config.run.devices, config.devices_of(found)
+    wanted, used = config.run.devices, config.device_count(found)
     if wanted:
         if used < wanted:
             yield f"using {used} of the {wanted} devices of run.devices: there are no more"
         return
     available = found
-    if are_cores and found == config.devices_of(core_count()):
+    if are_cores and found == config.device_count(core_count()):
         available = core_count()
     if used < available:
         student = config.student

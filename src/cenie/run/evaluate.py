@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
-from cenie.run.config import EPISODES_AT_ONCE
+from cenie.run.config import MAX_PARALLEL_EPISODES
 from cenie.run.metrics import EvaluationRow
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Prepared
@@ -42,7 +42,7 @@ def evaluate(
     episodes: int,
     seed: int,
     mesh: Mesh | None = None,
-    batch_size: int = EPISODES_AT_ONCE,
+    batch_size: int = MAX_PARALLEL_EPISODES,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
     """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
@@ -78,7 +78,7 @@ def play_once(
     *,
     keys: Key[Array, " n"],
     mesh: Mesh | None = None,
-    batch_size: int = EPISODES_AT_ONCE,
+    batch_size: int = MAX_PARALLEL_EPISODES,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, solved flag and length of one episode on each level; one key per level."""
@@ -97,6 +97,7 @@ def play_once(
                 environment,
                 network,
                 *devices.shard_rows(mesh, chunk),
+                mesh=mesh,
                 count=min(size, total - first),
                 progress=lambda finished, first=first: progress(first + finished, total),
             )
@@ -111,14 +112,15 @@ def _play_chunk(
     levels: Level,
     keys: Key[Array, " n"],
     *,
+    mesh: Mesh | None,
     count: int,
     progress: Callable[[int], None],
 ) -> tuple[np.ndarray, ...]:
     """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
-    prepared = _prepare(environment, levels)
-    play = _begin(environment, network, prepared, keys)
+    prepared = _prepare(environment, levels, mesh)
+    play = _begin(environment, network, prepared, keys, mesh)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, prepared, keys, play)
+        play = _segment(environment, network, prepared, keys, play, mesh=mesh)
         running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running)
         if running == 0:
@@ -171,16 +173,19 @@ def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
 
 
 @eqx.filter_jit
-def _prepare(environment: Environment, levels: Level) -> Prepared:
-    return jax.vmap(environment.prepare)(levels)
+def _prepare(environment: Environment, levels: Level, mesh: Mesh | None) -> Prepared:
+    return devices.on_own_rows(mesh, jax.vmap(environment.prepare), levels)
 
 
 @eqx.filter_jit
-def _begin(environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"]) -> _Play:
+def _begin(
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], mesh: Mesh | None
+) -> _Play:
     # Step numbers start at 1, so that 0 is free for the key of the reset.
-    observation, state = jax.vmap(environment.reset)(_keys_of_step(keys, 0), levels)
+    reset_keys = _keys_of_step(keys, 0)
+    observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, levels)
     count = keys.shape[0]
-    return _Play(
+    play = _Play(
         observation=observation,
         state=state,
         memory=network.initial_memory(count),
@@ -190,11 +195,19 @@ def _begin(environment: Environment, network: Network, levels: Prepared, keys: K
         solved=jnp.zeros(count, bool),
         length=jnp.zeros(count, jnp.int32),
     )
+    # As a segment leaves it: placed otherwise, the second segment would be compiled again.
+    return devices.split(mesh, play)
 
 
 @eqx.filter_jit
 def _segment(
-    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], play: _Play
+    environment: Environment,
+    network: Network,
+    levels: Prepared,
+    keys: Key[Array, " n"],
+    play: _Play,
+    *,
+    mesh: Mesh | None,
 ) -> _Play:
     def body(play: _Play, _: None) -> tuple[_Play, None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
@@ -202,7 +215,8 @@ def _segment(
             jax.vmap(jax.random.split)(_keys_of_step(keys, play.length + 1)), 1, 0
         )
         action = jax.vmap(lambda policy, key: policy.sample(key))(decision.policy, action_keys)
-        step = jax.vmap(environment.step)(step_keys, levels, play.state, action)
+        make_step = jax.vmap(environment.step)
+        step = devices.on_own_rows(mesh, make_step, step_keys, levels, play.state, action)
         ended = step.terminated | step.truncated
         return _Play(
             observation=step.observation,
@@ -215,7 +229,7 @@ def _segment(
             length=play.length + play.running,
         ), None
 
-    return jax.lax.scan(body, play, length=SEGMENT)[0]
+    return devices.split(mesh, jax.lax.scan(body, play, length=SEGMENT)[0])
 
 
 def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from cenie.envs.base import Suite
 from cenie.run import checkpoint
-from cenie.run.build import build, place
+from cenie.run.build import Parts, build, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import Config, EvaluationRequest
 from cenie.run.continuation import check_belongs, check_checkpoints
@@ -16,20 +16,27 @@ from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
-from cenie.teach.cycle import TrainState, init
+from cenie.teach.cycle import TrainState, state_shapes
 
 
-def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
+def evaluate_run(
+    config: Config,
+    directory: RunDirectory,
+    request: EvaluationRequest,
+    parts: Parts | None = None,
+    *,
+    quiet: bool = False,
+) -> list[Evaluation]:
     """Evaluate, print the scores, and write one row per episode beside the run's own table.
 
     Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.
     """
-    console = Console()
+    console = Console(quiet=quiet)
     check_checkpoints(config, directory)
-    domain, setup = build(config)
+    domain, setup = build(config, parts)
     suite = domain.suites[request.suite]()
     found = checkpoint.newest_first(
-        directory.checkpoints, init(setup, config.seed), functools.partial(check_belongs, config)
+        directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
     played: list[Evaluation] = []
     with kept_programs(), console.status(f"playing {suite.name}") as status:
@@ -59,6 +66,7 @@ def evaluate_run(config: Config, directory: RunDirectory, request: EvaluationReq
     path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     write_evaluations(path, played)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
+    return played
 
 
 def _env_steps(config: Config, state: TrainState) -> int:

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
-from cenie.run.config import EPISODES_AT_ONCE, Config
+from cenie.run.config import MAX_PARALLEL_EPISODES, Config
 from cenie.settings import Problem
 from cenie.spaces import numbers_in
 from cenie.student.config import Sizes
 from cenie.teach.config import Cenie, Rescored
 from cenie.teach.methods import ReplayTeacher
 
-_NUMBER = 4
+_FLOAT_BYTES = 4
 """Bytes of a number in single precision."""
 
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where Linux says how much of the machine a container may have."""
 
 
@@ -43,8 +43,8 @@ def memory_problems(needs: Iterable[Need], available: int | None = None) -> list
     return [
         Problem(
             ", ".join(need.fields),
-            f"{need.purpose} takes {readable(need.size)} or more of the {readable(total)} that are needed; "
-            f"this machine has {readable(available)} of memory",
+            f"{need.purpose} takes {format_bytes(need.size)} or more of the {format_bytes(total)} that are "
+            f"needed; this machine has {format_bytes(available)} of memory",
         )
         # What is small beside the rest is not worth changing.
         for need in needs
@@ -58,7 +58,7 @@ def memory_size() -> int | None:
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (ValueError, OSError):
         return None
-    for name in _LIMITS:
+    for name in _CGROUP_LIMITS:
         try:
             sizes.append(int(Path(name).read_text()))
         except (OSError, ValueError):  # not there, or "max"
@@ -72,31 +72,33 @@ def training_needs(config: Config) -> Iterator[Need]:
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
     features = sizes.features if _novelty(config) is not None or config.run.recorded_points else 0
-    yield Need(steps * (config.measures.observation_bytes + _NUMBER * (5 + features)), "a rollout", fields)
-    size = steps // student.ppo.minibatches * _NUMBER * sizes.activations
+    step_bytes = config.domain_spec.observation_bytes + _FLOAT_BYTES * (5 + features)
+    yield Need(steps * step_bytes, "a rollout", fields)
+    size = steps // student.ppo.minibatches * _FLOAT_BYTES * sizes.activations
     yield Need(size, "a minibatch", (*fields, *sizes.fields))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
 
 
 def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     """The large arrays of a run that is evaluated; they are those of its state, and of playing."""
-    sizes = _sizes(config)
+    sizes, spec = _sizes(config), config.domain_spec
     # Each with its gradient and the two moments of the optimiser.
-    yield Need(4 * _NUMBER * sizes.parameters, "the network", sizes.fields)
+    yield Need(4 * _FLOAT_BYTES * sizes.parameters, "the network", sizes.fields)
     # So many episodes are played at the same time. A suite has one level or more.
-    playing = min(episodes, EPISODES_AT_ONCE) * (_NUMBER * sizes.memory + config.measures.observation_bytes)
-    yield Need(playing, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
+    episode_bytes = _FLOAT_BYTES * sizes.memory + spec.observation_bytes
+    size = min(episodes, MAX_PARALLEL_EPISODES) * episode_bytes
+    yield Need(size, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
     capacity = 0
     if isinstance(config.teacher, ReplayTeacher):
         # The buffer before and after a cycle: levels, and some numbers for each.
         capacity = config.teacher.replay.capacity
-        size = capacity * 2 * (config.measures.level_bytes + 8 * _NUMBER)
+        size = capacity * 2 * (spec.level_bytes + 8 * _FLOAT_BYTES)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
     novelty = _novelty(config)
     if novelty is not None:
-        dimensions = sizes.features + numbers_in(config.measures.action_space)
+        dimensions = sizes.features + numbers_in(spec.action_space)
         if isinstance(novelty.stored, Rescored):
-            size = capacity * 2 * _NUMBER * novelty.stored.points * dimensions
+            size = capacity * 2 * _FLOAT_BYTES * novelty.stored.points * dimensions
             yield Need(size, "the kept points", ("teacher.replay.capacity", "teacher.novelty.stored.points"))
         yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
 
@@ -107,7 +109,8 @@ def _novelty(config: Config) -> Cenie | None:
 
 def _sizes(config: Config) -> Sizes:
     """Of the network, with the settings that decide them by their full paths."""
-    sizes = config.student.network.sizes(config.measures.observation_parts, config.measures.action_space)
+    spec = config.domain_spec
+    sizes = config.student.network.sizes(spec.observation_parts, spec.action_space)
     return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
 
 
@@ -115,25 +118,25 @@ def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> It
     path = "teacher.novelty.coverage"
     points = coverage.window * steps
     # The window before and after a cycle.
-    window = 2 * _NUMBER * points * dimensions
+    window = 2 * _FLOAT_BYTES * points * dimensions
     yield Need(window, "the coverage window", (f"{path}.window", "student.num_steps"))
     fitted = min(points, coverage.max_points or points)
     if isinstance(coverage, MixtureConfig):
         dimensions = min(dimensions, coverage.pca_dimensions or dimensions)
-        most = coverage.components[1]
-        covariances = most * dimensions * (dimensions if coverage.covariance == "full" else 1)
-        size = _NUMBER * (most * fitted + covariances)
+        max_components = coverage.components[1]
+        covariances = max_components * dimensions * (dimensions if coverage.covariance == "full" else 1)
+        size = _FLOAT_BYTES * (max_components * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
     elif isinstance(coverage, NeighboursConfig):
-        size = _NUMBER * coverage.kept * dimensions
+        size = _FLOAT_BYTES * coverage.kept * dimensions
         yield Need(size, "the neighbours", (f"{path}.kept",))
     else:
         width = coverage.size
-        size = _NUMBER * (width * (width + dimensions) + coverage.batch * width)
+        size = _FLOAT_BYTES * (width * (width + dimensions) + coverage.batch * width)
         yield Need(size, "the distillation", (f"{path}.size", f"{path}.batch"))
 
 
-def readable(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes in the largest fitting unit."""
     units = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
     power = min(max(len(str(size)) - 1, 0) // 3, len(units) - 1)

@@ -1,4 +1,4 @@
-"""A run directory, opened in Python. Nothing in it is changed, so that a run may go on meanwhile."""
+"""A run directory, opened in Python. Only `evaluate` adds to it, so that a run may go on meanwhile."""
 
 import functools
 import math
@@ -12,13 +12,14 @@ from cenie.envs.base import Domain
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
 from cenie.run.checkpoint import Loaded
-from cenie.run.config import Config
+from cenie.run.config import Config, evaluation_request
 from cenie.run.continuation import check_belongs, check_checkpoints
 from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
+from cenie.run.evaluate_run import evaluate_run
 from cenie.run.metrics import Evaluation, read_evaluations, read_rows
 from cenie.run.records import read_levels, snapshots_of
 from cenie.student.networks import Network
-from cenie.teach.cycle import Setup, TrainState, init
+from cenie.teach.cycle import Setup, TrainState, state_shapes
 from cenie.teach.stored import StoredLevels, stored_levels
 
 
@@ -55,8 +56,8 @@ class Run:
     def _loaded(self) -> Loaded:
         directory, config = self._directory, self.config
         check_checkpoints(config, directory)
-        like, belongs = init(self.setup, config.seed), functools.partial(check_belongs, config)
-        loaded = checkpoint.load_newest(directory.checkpoints, like, belongs)
+        belongs = functools.partial(check_belongs, config)
+        loaded = checkpoint.load_newest(directory.checkpoints, state_shapes(self.setup), belongs)
         if loaded is None:
             raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
         return loaded
@@ -96,9 +97,26 @@ class Run:
         """The evaluations before, during and after training, each with a row for every episode."""
         return read_evaluations(self._directory.evaluations)
 
+    def evaluate(
+        self,
+        suite: str | None = None,
+        *,
+        episodes: int = 10,
+        checkpoints: int = 1,
+        seed: int = 0,
+        quiet: bool = False,
+    ) -> list[Evaluation]:
+        """Play a suite (by default the run's own) with the newest students, as `cenie evaluate` does.
+
+        The rows of each checkpoint, the oldest first, are written beside the run's own table too.
+        """
+        given = {"episodes": episodes, "checkpoints": checkpoints, "seed": seed}
+        request = evaluation_request(self.config, given if suite is None else {"suite": suite, **given})
+        return evaluate_run(self.config, self._directory, request, self.parts, quiet=quiet)
+
     @functools.cached_property
     def later_evaluations(self) -> dict[str, list[Evaluation]]:
-        """Those of `cenie evaluate`, by the names of their files."""
+        """Those of `evaluate` and `cenie evaluate`, by the names of their files."""
         return {file.name: read_evaluations(file) for file in sorted(self.path.glob("evaluation-*.csv"))}
 
     @functools.cached_property

@@ -1,12 +1,15 @@
 """Named starting points of a run. Imports no JAX. What they say stands in the folder of each domain."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from cenie import settings
 from cenie.envs.domains import DomainEntry
-from cenie.run.config import Config, config_type, find_both
-from cenie.settings import Problem, SettingsError, show
+from cenie.run.config import Config, config_type, find_domain_and_method
+from cenie.settings import Problem, SettingsError, Where, show
+
+_ABSENT: Any = object()
 
 
 def preset(
@@ -21,16 +24,18 @@ def preset(
     `domain` is a name of the table or `module:attribute`; with `entry` it is only a name. Raises
     `SettingsError` with every problem.
     """
-    entry, method = find_both(domain, method, entry)
+    entry, method = find_domain_and_method(domain, method, entry)
     name = default_preset(entry) if name is None else name
     presets = entry.presets
     if name not in presets:
         raise SettingsError([Problem("preset", f"must be one of {', '.join(presets)}, got {show(name)}")])
     config = config_type(entry, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
-    chosen = {path: value for path, value in presets[name].items() if _has(data, path)}
-    first = {"run.suite": entry.suites[0]}
-    return _with_decay(settings.replace(settings.replace(config, first | chosen), overrides or {}))
+    chosen = _chosen(data, presets[name])
+    default_suite = {"run.suite": entry.suites[0]}
+    return _with_decay_to_the_end(
+        settings.replace(settings.replace(config, default_suite | chosen), overrides or {})
+    )
 
 
 def default_preset(entry: DomainEntry) -> str:
@@ -38,18 +43,29 @@ def default_preset(entry: DomainEntry) -> str:
     return next(iter(entry.presets))
 
 
-def _has(data: Any, path: str) -> bool:
-    """Whether a method has the setting: presets are written for all methods of a domain."""
-    if not path.startswith("teacher."):
-        return True
+def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preset says of this method: presets are written for all methods of a domain."""
+    chosen = {}
+    for path, value in values.items():
+        if isinstance(value, Where):
+            if _at(data, value.path) in (None, _ABSENT):
+                continue
+            value = value.value
+        if not path.startswith("teacher.") or _at(data, path) is not _ABSENT:
+            chosen[path] = value
+    return chosen
+
+
+def _at(data: Any, path: str) -> Any:
+    """The value at a dotted path; `_ABSENT` if there is no such setting."""
     for name in path.split("."):
         if not isinstance(data, dict) or name not in data:
-            return False
+            return _ABSENT
         data = data[name]
-    return True
+    return data
 
 
-def _with_decay(config: Config) -> Config:
+def _with_decay_to_the_end(config: Config) -> Config:
     """Let the learning rate reach its final value at the end of the run, unless told otherwise."""
     if config.student.ppo.decay_updates is not None:
         return config

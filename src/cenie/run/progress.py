@@ -101,7 +101,7 @@ class Progress:
         solved = f"training levels solved {row['solved']:.2f}"
         outcome = solved if measure == "solved" else f"training return {row['return']:.2f}"
         speed = f"{env_steps / 1e6:.2f}M steps, {steps_per_second / 1e3:.1f}k steps/s"
-        detail = f"{speed}, {outcome}{self._score}"
+        detail = f"{speed}, {outcome}{_curriculum(row)}{self._score}"
         stored = row.get("teacher/buffer_size", 0)
         filling = updates == 0 and stored < self._levels_before_replay
         if filling:
@@ -160,6 +160,17 @@ class Progress:
         table.add_row("mean", *(_rate(mean, 3) for mean in means))
         self._console.print(table)
         self._say(f"results: {path}")
+
+
+def _curriculum(row: Mapping[str, Any]) -> str:
+    """What is special to a run with novelty: its weight, the components of the present mixture (K in the
+    paper) once there is one, and how many levels are stored."""
+    if "teacher/alpha" not in row:
+        return ""
+    parts = [f"novelty weight {row['teacher/alpha']:.2f}"]
+    if row.get("teacher/fitted") and "teacher/fit/components" in row:
+        parts.append(f"K {row['teacher/fit/components']}")
+    return "".join(f", {part}" for part in (*parts, f"{row['teacher/buffer_size']} levels stored"))
 
 
 def _rate(rate: float | None, digits: int) -> str:

@@ -30,7 +30,7 @@ def snapshot_arrays(setup: Setup, state: TeacherState, points: PointSample | Non
     return arrays
 
 
-def stored_levels(arrays: Mapping[str, np.ndarray], like: Level) -> Level:
+def levels_of_snapshot(arrays: Mapping[str, np.ndarray], like: Level) -> Level:
     """The levels of a buffer of a `Snapshot`, stacked; `like` is any level of the domain."""
     return jax.tree_util.tree_map_with_path(lambda path, _: arrays[_leaf_name(path)], like)
 

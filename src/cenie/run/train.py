@@ -5,19 +5,18 @@ import functools
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import Parts, build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, Parts, build, compiled_cycles, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -49,7 +48,7 @@ from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.snapshot import snapshot_arrays
 from cenie.run.watch import Watch, remedy, too_short
-from cenie.teach.cycle import Counters, Setup, TrainState, init
+from cenie.teach.cycle import Counters, Setup, TrainState, init, state_shapes
 from cenie.teach.record import PointSample
 
 
@@ -120,9 +119,11 @@ def train(
         run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
+            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
+            if counters.updates < config.updates:
+                advance.begin_to_compile(run.state)  # Meanwhile the student is evaluated.
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
-            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
             while counters.updates < config.updates and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
             finished = counters.updates >= config.updates
@@ -221,14 +222,13 @@ def _load(
 ) -> _Start:
     """The newest checkpoint of this config; the beginning if there is none yet."""
     check_checkpoints(config, directory)
-    begin = _Start(config, init(setup, config.seed), 0, None)
     loaded = checkpoint.load_newest(
-        directory.checkpoints, begin.state, functools.partial(check_belongs, config)
+        directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
     if loaded is None:
         progress.note("no checkpoint yet: starting from the beginning")
         _tell_decay(config, progress, decay)
-        return replace(begin, config=with_decay(config, decay or "keep", 0))
+        return _Start(with_decay(config, decay or "keep", 0), init(setup, config.seed), 0, None)
     for message in loaded.skipped:
         progress.note(message)
     facts, counters = read_facts(loaded.facts), Counts.of(loaded.tree.counters)
@@ -283,20 +283,17 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
     ]
 
 
-def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
+def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics, record = advance(
-        run.state, updates=jnp.asarray(run.config.updates, jnp.int32)
-    )
+    run.state, history, metrics, record = advance(run.state, run.config.updates)
     run.points = record.points
-    history, metrics, levels = to_host((history, metrics, record.levels))
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
     seconds = time.perf_counter() - began
     steps = (counters.rollouts - before.rollouts) * run.steps_per_rollout
     run.metrics.write(rows)
-    _record_levels(run, [row["cycle"] for row in rows], levels)
+    _record_levels(run, [row["cycle"] for row in rows], record.levels)
     run.timing.write([{"cycle": counters.cycles, "seconds": seconds, "steps_per_second": steps / seconds}])
     for row in rows:
         run.sinks.log(row)
@@ -312,7 +309,7 @@ def _chunk(run: _Run, advance: Any, before: Counts) -> Counts:
     return counters
 
 
-def _record_levels(run: _Run, cycles: list[int], columns: dict[str, np.ndarray]) -> None:
+def _record_levels(run: _Run, cycles: list[int], columns: Mapping[str, Any]) -> None:
     """The levels of the `cycles` of a chunk, which are the first ones of the columns."""
     full = run.config.run.recorded_cycles
     chosen = [index for index, cycle in enumerate(cycles) if is_recorded(cycle, full)]

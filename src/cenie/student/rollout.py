@@ -1,20 +1,23 @@
 """Play levels with the current student."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
+from cenie import devices
 from cenie.student.networks import Network
 from cenie.types import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
 
-Advance = Callable[[Any, PRNGKeyArray, Prepared, EnvState, Array], tuple[Step, Observation]]
-"""`advance(environment, key, levels, states, actions)` steps a batch of prepared levels and may restart
+Advance = Callable[[Any, Key[Array, "n 2"], Prepared, EnvState, Array], tuple[Step, Observation]]
+"""`advance(environment, keys, levels, states, actions)` steps a batch of prepared levels and may restart
 finished episodes: the observation and state of the `Step` are those after a restart, the second result is
-the observation before it."""
+the observation before it. Each level has two keys, one of them for a restart."""
 
 
 class _Play(eqx.Module):
@@ -39,24 +42,32 @@ def collect(
     keep_features: bool = False,
     keep_entropy: bool = False,
     keep_final_state: bool = False,
+    mesh: Mesh | None = None,
 ) -> Rollout:
     """Play `num_steps` steps of each level with sampled actions, from new episodes. Consumes the key.
 
+    Levels that are split over a mesh are stepped by each device for itself.
     Non-finite rewards and observations are replaced by 0 and counted in `Rollout.masked`.
     """
     count = jax.tree.leaves(levels)[0].shape[0]
     # Once for each level, outside the loop over steps: what a domain derives from a level may be costly.
-    prepared = jax.vmap(environment.prepare)(levels)
+    prepared = devices.on_own_rows(mesh, jax.vmap(environment.prepare), levels)
     reset_key, key = jax.random.split(key)
-    observation, state = jax.vmap(environment.reset)(jax.random.split(reset_key, count), prepared)
+    reset_keys = jax.random.split(reset_key, count)
+    observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, prepared)
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
+    # Each device steps its own levels: a loop in an environment must not wait for those of other devices.
+    make_step = partial(advance, environment)
 
     def step(play: _Play, keys: Key[Array, " 2"]) -> tuple[_Play, dict[str, Any]]:
         action_key, step_key = keys
         memory, decision = network.step(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
-        result, final_observation = advance(environment, step_key, prepared, play.state, action)
+        step_keys = jax.random.split(step_key, (count, 2))
+        result, final_observation = devices.on_own_rows(
+            mesh, make_step, step_keys, prepared, play.state, action
+        )
         (observation, reward), masked = _finite((result.observation, result.reward), count)
         record = {
             "observation": play.observation,

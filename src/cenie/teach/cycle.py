@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -21,11 +22,11 @@ from cenie.student.networks import Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
-from cenie.teach.curriculum import Curriculum, TeacherState
+from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
 from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
-from cenie.types import Level, Rollout
+from cenie.types import Level, Rollout, strongly_typed
 
 Metrics = dict[str, Array]
 
@@ -92,6 +93,11 @@ def init(setup: Setup, seed: int) -> TrainState:
     return _init(setup, jax.random.key(seed))
 
 
+def state_shapes(setup: Setup) -> TrainState:
+    """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
+    return eqx.filter_eval_shape(init, setup, 0)
+
+
 @eqx.filter_jit
 def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
     # Compiled as one program, because hundreds of small ones take seconds.
@@ -110,7 +116,7 @@ def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
             _points_shape(setup, networks[0]),
         ),
     )
-    return jax.tree.map(_strongly_typed, state)
+    return strongly_typed(state)
 
 
 def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
@@ -130,20 +136,34 @@ def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
     return network
 
 
-def _strongly_typed(leaf: Array) -> Array:
-    """The same array. One made of a Python number is weakly typed, unlike the one a checkpoint brings back:
-    to the compiler these are two types, and a resumed run would compile everything again."""
-    if not eqx.is_array(leaf) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf
-    return jax.lax.convert_element_type(leaf, leaf.dtype)
-
-
 def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     """A key for each student; the first one's does not depend on how many there are."""
     return key if number == 0 else jax.random.fold_in(key, number)
 
 
-@functools.partial(jax.jit, static_argnames="setup")
+class Turn(eqx.Module):
+    """A cycle up to the moment at which the teacher is told of it.
+
+    `asked` is what asking has changed in the teacher, None elsewhere. `played` and `statistics` have a row
+    for each level and are split over the devices; the rest is everywhere.
+    """
+
+    assignment: Assignment
+    asked: TeacherState
+    played: tuple[Played, ...]
+    statistics: tuple[Metrics, ...]
+    students: tuple[StudentState, ...]
+    counters: Counters
+    metrics: Metrics
+    points: PointSample | None
+    tell_key: PRNGKeyArray
+
+    def placed(self, rows: Callable[[Any], Any], rest: Callable[[Any], Any]) -> "Turn":
+        """The turn after `rows` has placed what is split, and `rest` everything else."""
+        per_level = rows((self.played, self.statistics))
+        return eqx.tree_at(lambda turn: (turn.played, turn.statistics), rest(self), per_level)
+
+
 def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
     """Ask the teacher for levels; every student plays them, and learns if told to; tell the teacher.
 
@@ -151,13 +171,20 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
 
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
+
+    Two programs, unless it is called inside of another one: XLA compiles a program on one core.
     """
+    turn = play_turn(setup, state)
+    return after_turn(state, turn, tell_turn(setup, state.teacher, turn))
+
+
+@functools.partial(jax.jit, static_argnames="setup")
+def play_turn(setup: Setup, state: TrainState) -> Turn:
+    """The first half of a cycle: what is asked, played and learned."""
     cycle_key = _cycle_key(state)
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
 
-    assignment, teacher_state = teacher.ask(
-        setup.curriculum, state.teacher, ask_key, setup.student.num_levels
-    )
+    assignment, asked = teacher.ask(setup.curriculum, state.teacher, ask_key, setup.student.num_levels)
     played, students, metrics = [], [], {}
     for number, student in enumerate(state.students):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
@@ -168,21 +195,13 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
         played.append(batch_played)
         students.append(after)
         metrics |= _student_metrics(number, batch_played, learn_metrics)
-    teacher_state, teacher_metrics, rows = teacher.tell(
-        setup.curriculum, teacher_state, assignment, played=tuple(played), key=tell_key, mesh=setup.mesh
-    )
     counters = Counters(
         cycles=state.counters.cycles + 1,
         rollouts=state.counters.rollouts + len(played),
         updates=state.counters.updates + assignment.students_learn,
     )
-    statistics = [_statistics(setup, one.levels) for one in played[: len(assignment.batches)]]
+    statistics = tuple(_statistics(setup, one.levels) for one in played[: len(assignment.batches)])
     metrics |= {name: jnp.mean(value) for name, value in statistics[0].items()}
-    metrics |= {f"teacher/{name}": value for name, value in teacher_metrics.items()}
-    levels = [
-        row | outcome_columns(one.outcomes) | statistics[min(number, len(statistics) - 1)]
-        for number, (row, one) in enumerate(zip(rows, played, strict=True))
-    ]
     points = None
     if setup.recorded_points:
         points = draw_points(
@@ -193,42 +212,77 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
             kind=assignment.kind,
             cycle_key=cycle_key,
         )
-    record = Record(stacked(levels, assignment.kind), points)
-    return TrainState(state.key, counters, tuple(students), teacher_state), metrics, record
+    turn = Turn(
+        assignment=assignment,
+        asked=jax.tree.map(lambda new, old: None if new is old else new, asked, state.teacher),
+        played=tuple(played),
+        statistics=statistics,
+        students=tuple(students),
+        counters=counters,
+        metrics=metrics,
+        points=points,
+        tell_key=tell_key,
+    )
+    placed = turn.placed(
+        functools.partial(devices.split, setup.mesh), functools.partial(devices.replicate, setup.mesh)
+    )
+    return strongly_typed(placed)
+
+
+@functools.partial(jax.jit, static_argnames="setup")
+def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> tuple[TeacherState, Metrics, Metrics]:
+    """The second half: the teacher after it was told, what to log of it, and a row for each level."""
+    after, metrics, rows = teacher.tell(
+        setup.curriculum,
+        eqx.combine(turn.asked, before),
+        turn.assignment,
+        played=turn.played,
+        key=turn.tell_key,
+        mesh=setup.mesh,
+    )
+    levels = [
+        row | outcome_columns(one.outcomes) | turn.statistics[min(number, len(turn.statistics) - 1)]
+        for number, (row, one) in enumerate(zip(rows, turn.played, strict=True))
+    ]
+    named = {f"teacher/{name}": value for name, value in metrics.items()}
+    return devices.replicate(setup.mesh, (after, named, stacked(levels, turn.assignment.kind)))
+
+
+def after_turn(
+    state: TrainState, turn: Turn, told: tuple[TeacherState, Metrics, Metrics]
+) -> tuple[TrainState, Metrics, Record]:
+    """What a cycle returns, from its two halves."""
+    teacher_state, metrics, levels = told
+    after = TrainState(state.key, turn.counters, turn.students, teacher_state)
+    return after, turn.metrics | metrics, Record(levels, turn.points)
 
 
 def cycles(
-    setup: Setup, state: TrainState, count: int, updates: int | Int[Array, ""]
-) -> tuple[TrainState, Counters, Metrics, Record]:
+    setup: Setup,
+    state: TrainState,
+    count: int,
+    updates: int,
+    run_cycle: Callable[[Setup, TrainState], tuple[TrainState, Metrics, Record]] = cycle,
+) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
     """Run `count` cycles, or fewer once the student has had `updates` updates.
 
-    Returns the counters, the metrics and the rows of the levels after each cycle, stacked; a cycle that was
-    not run repeats the counters of the last one. The points are one sample of all cycles that were run.
+    Returns the counters, the metrics and the rows of the levels after each cycle that was run, stacked on the
+    host. The points are one sample of all of them.
     """
-    _, metrics_like, record_like = jax.eval_shape(lambda s: cycle(setup, s), state)
-    no_points = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record_like.points)
-    first = state.counters.cycles
-
-    def run(
-        state: TrainState, kept: PointSample | None
-    ) -> tuple[TrainState, PointSample | None, Metrics, Metrics]:
-        after, metrics, record = cycle(setup, state)
-        if kept is not None and record.points is not None:
-            seen = state.counters.cycles - first
-            kept = merge_samples(kept, record.points, seen, _cycle_key(state))
-        return after, kept, metrics, record.levels
-
-    def body(carry: Any, _: None) -> tuple[Any, tuple[Counters, Metrics, Metrics]]:
-        state, kept, metrics, levels = jax.lax.cond(
-            carry[0].counters.updates < updates,
-            run,
-            lambda state, kept: (state, kept, not_measured(metrics_like), not_measured(record_like.levels)),
-            *carry,
-        )
-        return (state, kept), (state.counters, metrics, levels)
-
-    (state, points), (counters, metrics, levels) = jax.lax.scan(body, (state, no_points), length=count)
+    found, points = [], None
+    while len(found) < count and int(devices.to_host(state.counters.updates)) < updates:
+        key = _cycle_key(state)
+        state, metrics, record = run_cycle(setup, state)
+        points = record.points if points is None else _merge(points, record.points, len(found), key)
+        found.append((state.counters, metrics, record.levels))
+    nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters), {}, {}
+    counters, metrics, levels = (
+        jax.tree.map(lambda *values: np.stack(values), *devices.to_host(found)) if found else nothing
+    )
     return state, counters, metrics, Record(levels, points)
+
+
+_merge = jax.jit(merge_samples)
 
 
 def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:
@@ -246,6 +300,7 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
         keep_features=keeps_points or (setup.recorded_points > 0 and number == 0),
         keep_entropy=setup.curriculum.reads("entropy"),
+        mesh=setup.mesh,
     )
     points = None
     if keeps_points:

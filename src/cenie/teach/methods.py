@@ -82,15 +82,15 @@ _ACCEL = ReplayTeacher(
 _NOVELTIES = {"cenie": ("CENIE", Cenie())}
 
 
-def _with_novelties() -> Iterator[tuple[str, Method]]:
+def _novelty_methods() -> Iterator[tuple[str, Method]]:
     """Both replay methods with every novelty, mixed with regret and (dagger) alone."""
     for novelty_name, (title, novelty) in _NOVELTIES.items():
         for base_name, base_title, base in (("plr", "PLR-perp", _PLR), ("accel", "ACCEL", _ACCEL)):
             mixed = dataclasses.replace(base, novelty=novelty)
-            alone = dataclasses.replace(mixed, alpha=Constant(value=1.0))
+            novelty_only = dataclasses.replace(mixed, alpha=Constant(value=1.0))
             name = f"{base_name}-{novelty_name}"
             yield name, Method(f"{base_title} by novelty and regret ({title})", mixed)
-            yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", alone)
+            yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", novelty_only)
 
 
 METHODS = {
@@ -101,7 +101,7 @@ METHODS = {
     ),
     "plr-robust": Method("PLR-perp: learns from replayed levels only", _PLR),
     "accel": Method("replay of edited levels, starting from simple ones", _ACCEL),
-    **dict(_with_novelties()),
+    **dict(_novelty_methods()),
     "sfl": Method(
         "replay of levels by learnability p(1-p), learns from those only",
         dataclasses.replace(_PLR, score="learnability"),

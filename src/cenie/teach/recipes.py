@@ -16,8 +16,8 @@ from cenie.types import Level
 
 
 @runtime_checkable
-class LevelMakers(Protocol):
-    """What a recipe needs of a domain: ways to make levels."""
+class LevelFactory(Protocol):
+    """What a recipe needs of a domain: how levels are generated and edited."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
@@ -27,17 +27,17 @@ class LevelMakers(Protocol):
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
 
-def curriculum(domain: LevelMakers, settings: Teacher) -> Curriculum:
+def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
     """The teacher that the settings describe."""
     source = RandomSource(domain.generator(settings.generator))
     match settings:
         case RandomTeacher():
             return Curriculum(source, learn_on_new=True)
         case ReplayTeacher():
-            return _replay(domain, source, settings)
+            return _replay_curriculum(domain, source, settings)
 
 
-def _replay(domain: LevelMakers, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
+def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
     editing = None
     if settings.edit is not None:
         edit = settings.edit

@@ -8,6 +8,7 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.novelty.points import rows_where
@@ -38,9 +39,9 @@ class PointSample(eqx.Module):
 
 class Record(eqx.Module):
     """`levels` has a row [students, n] for each student and level, `points` a sample of what was met, if
-    one was asked for."""
+    one was asked for. Of several cycles, the rows are on the host."""
 
-    levels: Columns
+    levels: Columns | dict[str, np.ndarray]
     points: PointSample | None
 
 

@@ -85,8 +85,8 @@ def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
     """
     done = inputs.rollout.done
     length = episodes_of(done).length
-    without_last = length / jnp.maximum(length - 1, 1)
-    return episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * without_last))
+    scale = length / jnp.maximum(length - 1, 1)
+    return episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * scale))
 
 
 def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -97,9 +97,9 @@ def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
 
 
 def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
-    """p (1 - p) with p the share of solved episodes. Always counts every completed episode."""
-    share = inputs.outcomes.solved / jnp.maximum(inputs.outcomes.finished, 1)
-    return share * (1.0 - share)
+    """p (1 - p) with p the rate of solved episodes. Always counts every completed episode."""
+    solved_rate = inputs.outcomes.solved / jnp.maximum(inputs.outcomes.finished, 1)
+    return solved_rate * (1.0 - solved_rate)
 
 
 def uniform(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -134,12 +134,12 @@ def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arra
     done = inputs.rollout.done
     episodes = episodes_of(done)
     counted = episodes.length > 0
-    number = jnp.maximum(done.sum(axis=1, keepdims=True), 1)
+    episode_count = jnp.maximum(done.sum(axis=1, keepdims=True), 1)
     if inputs.episodes == "first":
         counted &= episodes.first == 0
-        number = jnp.ones_like(number)
+        episode_count = jnp.ones_like(episode_count)
     if inputs.episodes == "last":
         counted &= episodes.last == jnp.where(counted, episodes.last, -1).max(axis=1, keepdims=True)
-        number = jnp.ones_like(number)
-    weighted = values / (jnp.maximum(episodes.length, 1) * number)
+        episode_count = jnp.ones_like(episode_count)
+    weighted = values / (jnp.maximum(episodes.length, 1) * episode_count)
     return jnp.where(counted, weighted, 0.0).sum(axis=1)

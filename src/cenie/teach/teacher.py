@@ -96,14 +96,17 @@ def ask(
         jax.eval_shape(lambda key: _propose(curriculum, state, key, num_levels)[1], levels_key),
     )
     before = [replay_state.buffer for replay_state in state.replays]
+    # Sampling changes these alone: what goes through a branch as it is would be copied.
+    ages = [(buffer.last_played, buffer.clock) for buffer in before]
 
-    def new() -> tuple[list[Batch], Proposal, list[BufferState]]:
+    def new() -> tuple[list[Batch], Proposal, list[tuple[Array, Array]]]:
         batch, proposal = _propose(curriculum, state, levels_key, num_levels)
-        return [batch] * curriculum.buffers, proposal, before
+        return [batch] * curriculum.buffers, proposal, ages
 
-    def replayed() -> tuple[list[Batch], Proposal, list[BufferState]]:
+    def replayed() -> tuple[list[Batch], Proposal, list[tuple[Array, Array]]]:
         sampled = [_sample(replay, mix, buffer, key, num_levels) for buffer, key in zip(before, keys)]
-        return [batch for batch, _ in sampled], no_proposal, [buffer for _, buffer in sampled]
+        aged = [(buffer.last_played, buffer.clock) for _, buffer in sampled]
+        return [batch for batch, _ in sampled], no_proposal, aged
 
     branches = [new, replayed]
     if editing is not None:
@@ -111,14 +114,17 @@ def ask(
             lambda: (
                 [_edited(editing, replay_state, key) for replay_state, key in zip(state.replays, keys)],
                 no_proposal,
-                before,
+                ages,
             )
         )
-    batches, proposal, after = jax.lax.switch(kind, branches)
+    batches, proposal, aged = jax.lax.switch(kind, branches)
     students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
     replays = tuple(
-        ReplayState(buffer, replay_state.replayed)
-        for replay_state, buffer in zip(state.replays, after, strict=True)
+        dataclasses.replace(
+            replay_state,
+            buffer=dataclasses.replace(replay_state.buffer, last_played=last_played, clock=clock),
+        )
+        for replay_state, (last_played, clock) in zip(state.replays, aged, strict=True)
     )
     assignment = Assignment(kind, students_learn, tuple(batches), proposal)
     return assignment, dataclasses.replace(state, replays=replays)

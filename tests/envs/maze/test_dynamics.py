@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import batched_reset
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.level import make_level, stack_levels
@@ -32,10 +31,11 @@ def random_levels(seed, count, *, sides=(13, 13), occluded=False, limits=(20, 60
 def play(levels, actions):
     """All that happens when `actions` [t, n] are played with restarts; also the first observation."""
     environment = Maze(MazeConfig())
-    first, state = batched_reset(environment, KEY, levels)
+    keys = jax.random.split(KEY, (len(levels.direction), 2))
+    first, state = jax.vmap(environment.reset)(keys[:, 0], levels)
 
     def step(state, action):
-        made, final = step_and_restart(environment, KEY, levels, state, action)
+        made, final = step_and_restart(environment, keys, levels, state, action)
         return made.state, (made, final)
 
     return first, jax.lax.scan(step, state, actions)[1]

@@ -1,6 +1,4 @@
-"""Pictures: tiles in their places, and PNG bytes another library can read."""
-
-import io
+"""Pictures: tiles in their places."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import make_level
-from cenie.envs.maze.render import gallery, png_bytes, render
+from cenie.envs.maze.render import gallery, render
 
 WALLS = np.array([[False, True, False], [False, False, False]])
 LEVEL = make_level(WALLS, (2, 0), (0, 1))
@@ -71,9 +69,3 @@ def test_gallery_places_levels_in_rows():
     np.testing.assert_array_equal(sheet[3:31, 34:62], render(large, tile=4))
     np.testing.assert_array_equal(sheet[34:62, 3:31], render(large, tile=4))
     assert (sheet[34:62, 34:62] == 255).all()
-
-
-def test_png_bytes_read_back_as_the_same_image():
-    pillow = pytest.importorskip("PIL.Image")
-    image = render(LEVEL, tile=7)
-    np.testing.assert_array_equal(np.asarray(pillow.open(io.BytesIO(png_bytes(image)))), image)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from cenie.envs.base import Design, Environment
 from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.generate import BUDGETS, assemble, choose, place_start
+from cenie.envs.maze.generate import BUDGETS, MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
 from cenie.spaces import Box, Discrete, Space
@@ -16,7 +16,6 @@ from cenie.types import Step
 
 NOISE = 50
 _AGENT = 10
-_MISSING = -1
 
 
 class DesignTask(eqx.Module):
@@ -74,9 +73,9 @@ class MazeDesign(Environment):
         uniforms = jax.random.uniform(key, (NOISE + 1,))
         state = DesignState(
             walls=jnp.zeros(self.config.size**2, bool),
-            goal=jnp.int32(_MISSING),
-            start=jnp.int32(_MISSING),
-            direction=choose(uniforms[0], 4),
+            goal=jnp.int32(MISSING),
+            start=jnp.int32(MISSING),
+            direction=uniform_to_index(uniforms[0], 4),
             budget=jnp.asarray(level.budget, jnp.int32),
             time=jnp.int32(0),
         )
@@ -88,10 +87,10 @@ class MazeDesign(Environment):
         scaled = level.budget * action // self.config.size**2
         budget = jnp.where(level.uniform & (state.time == 0), scaled, state.budget)
         is_wall, is_goal, is_start = state.time < budget, state.time == budget, state.time == budget + 1
-        cleared = state.walls.at[action].set(False)
-        started, start = place_start(uniforms[0], state.walls, state.goal, action)
+        walls_with_goal = state.walls.at[action].set(False)
+        walls_with_start, start = place_start(uniforms[0], state.walls, state.goal, action)
         walls = jnp.where(is_wall, state.walls.at[action].set(True), state.walls)
-        walls = jnp.where(is_goal, cleared, jnp.where(is_start, started, walls))
+        walls = jnp.where(is_goal, walls_with_goal, jnp.where(is_start, walls_with_start, walls))
         state = DesignState(
             walls=walls,
             goal=jnp.where(is_goal, action, state.goal),

@@ -17,7 +17,7 @@ LEFT, RIGHT, FORWARD = 0, 1, 2
 
 
 class MazeState(eqx.Module):
-    """What changes during an episode: the place (x, y), the direction and the number of steps made."""
+    """What changes during an episode: the position (x, y), the direction and the number of steps made."""
 
     position: Int[Array, "*n 2"]
     direction: Int[Array, "*n"]
@@ -60,8 +60,8 @@ class Maze(ObservingEnvironment):
         moves = forward & ~solved & ~_is_wall(level, ahead)
         turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT)
         state = MazeState(jnp.where(moves, ahead, state.position), (state.direction + turn) % 4, time)
-        paid = 1.0 - self.reward_decay * time / level.time_limit
-        reward = jnp.where(solved, paid, 0.0).astype(jnp.float32)
+        success_reward = 1.0 - self.reward_decay * time / level.time_limit
+        reward = jnp.where(solved, success_reward, 0.0).astype(jnp.float32)
         truncated = (time >= level.time_limit) & ~solved
         return Step(self.observe(level, state), state, reward, solved, truncated, solved)
 
@@ -69,10 +69,10 @@ class Maze(ObservingEnvironment):
         return observe(level, state.position, state.direction)
 
 
-def _is_wall(level: MazeLevel, place: Int[Array, " 2"]) -> Bool[Array, ""]:
+def _is_wall(level: MazeLevel, position: Int[Array, " 2"]) -> Bool[Array, ""]:
     """Whether a tile is a wall; all that lies outside the map is."""
     height, width = level.wall_map.shape
-    x, y = place
+    x, y = position
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     return ~inside | jnp.asarray(level.wall_map).reshape(-1).at[y * width + x].get(mode="clip")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cenie.envs import fields
 from cenie.envs.maze.level import MazeLevel, make_level
 
 MAX_SIDE = 128
@@ -75,25 +76,16 @@ def to_json(level: MazeLevel) -> dict[str, Any]:
 
 def from_json(data: Any) -> MazeLevel:
     """The level of plain JSON values; every field is required and no other is allowed."""
-    if not isinstance(data, dict):
-        raise ValueError(f"a level is an object with the fields {', '.join(_FIELDS)}, got {_kind(data)}")
-    missing = [name for name in _FIELDS if name not in data]
-    unknown = [str(name)[:40] for name in data if name not in _FIELDS]
-    if missing or unknown:
-        parts = [f"missing {', '.join(missing)}"] * bool(missing)
-        parts += [f"unknown {', '.join(unknown[:5])}"] * bool(unknown)
-        raise ValueError(f"a level has the fields {', '.join(_FIELDS)}: " + "; ".join(parts))
+    fields.check_names(data, _FIELDS)
     if not isinstance(data["walls"], list):
-        raise ValueError(f"'walls' must be a list of rows, got {_kind(data['walls'])}")
-    if type(data["occluded"]) is not bool:
-        raise ValueError(f"'occluded' must be true or false, got {_kind(data['occluded'])}")
+        raise ValueError(f"'walls' must be a list of rows, got {fields.kind_of(data['walls'])}")
     return make_level(
         _rectangle(data["walls"], "01") == "1",
         _place(data["goal"], "goal"),
         _place(data["start"], "start"),
-        direction=_whole(data["direction"], "direction", 3),
-        time_limit=_whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
-        occluded=data["occluded"],
+        direction=fields.whole(data["direction"], "direction", 3),
+        time_limit=fields.whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
+        occluded=fields.flag(data["occluded"], "occluded"),
     )
 
 
@@ -103,7 +95,7 @@ def _rectangle(rows: list[Any], alphabet: str) -> np.ndarray:
         raise ValueError(f"a maze has 1 to {MAX_SIDE} rows, got {len(rows)}")
     for number, row in enumerate(rows):
         if not isinstance(row, str):
-            raise ValueError(f"row {number} must be a text, got {_kind(row)}")
+            raise ValueError(f"row {number} must be a text, got {fields.kind_of(row)}")
         if not 1 <= len(row) <= MAX_SIDE:
             raise ValueError(f"row {number} must have 1 to {MAX_SIDE} tiles, has {len(row)}")
         if len(row) != len(rows[0]):
@@ -128,7 +120,7 @@ def _header_value(name: str, value: str) -> int | bool:
     if name == "occluded" and value in ("true", "false"):
         return value == "true"
     if name == "time_limit" and value.isascii() and value.isdigit() and len(value) <= 8:
-        return _whole(int(value), name, MAX_TIME_LIMIT)
+        return fields.whole(int(value), name, MAX_TIME_LIMIT)
     raise ValueError(
         "the header may have 'time_limit: <number>' and 'occluded: true' or 'false', "
         f"not '{name[:40]}: {value[:40]}'"
@@ -137,26 +129,12 @@ def _header_value(name: str, value: str) -> int | bool:
 
 def _place(value: Any, name: str) -> list[int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"'{name}' must be a list [x, y], got {_kind(value)}")
-    return [_whole(item, name, MAX_SIDE) for item in value]
-
-
-def _whole(value: Any, name: str, most: int) -> int:
-    # bool is a subclass of int, and a text or a fraction is not a number of tiles.
-    if type(value) is not int:
-        raise ValueError(f"'{name}' must be a whole number, got {_kind(value)}")
-    if not 0 <= value <= most:
-        raise ValueError(f"'{name}' must lie in 0 .. {most}")
-    return value
+        raise ValueError(f"'{name}' must be a list [x, y], got {fields.kind_of(value)}")
+    return [fields.whole(item, name, MAX_SIDE) for item in value]
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
+    named = dict(pairs)
+    if len(named) < len(pairs):
         raise ValueError("the level names a field twice")
-    return fields
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    return named

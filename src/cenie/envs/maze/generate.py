@@ -13,6 +13,9 @@ from cenie.envs.maze.level import MazeLevel
 BUDGETS = {"uniform60": 60, "blocks25": 25, "empty": 0}
 """The generators and their wall budgets; "uniform60" draws its budget from 0 .. 59."""
 
+MISSING = -1
+"""The number of a tile that is not placed yet."""
+
 
 def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     """Draw a level of the named generator. Consumes the key.
@@ -25,7 +28,7 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     uniforms = jax.random.uniform(key, (3 + (max_walls + 2 if config.replacement else tiles),))
     budget_uniform, direction_uniform, repair_uniform, *_ = uniforms
     if config.replacement:
-        sampled_tiles = choose(uniforms[3:], tiles)
+        sampled_tiles = uniform_to_index(uniforms[3:], tiles)
     else:
         sampled_tiles = jnp.argsort(uniforms[3:])[: max_walls + 2].astype(jnp.int32)
     if name != "uniform60":
@@ -33,43 +36,43 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     elif config.coupled_budget:
         budget = max_walls * sampled_tiles[0] // tiles
     else:
-        budget = choose(budget_uniform, max_walls)
+        budget = uniform_to_index(budget_uniform, max_walls)
     used = jnp.arange(max_walls + 2) < budget
     walls = jnp.zeros(tiles, bool).at[sampled_tiles].max(used)
     # The goal and the start are the first two draws that no wall has used.
     goal, start = sampled_tiles[budget], sampled_tiles[budget + 1]
     walls, start = place_start(repair_uniform, walls.at[goal].set(False), goal, start)
-    return assemble(walls, goal, start, choose(direction_uniform, 4), config)
+    return assemble(walls, goal, start, uniform_to_index(direction_uniform, 4), config)
 
 
-def choose(uniform: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:
+def uniform_to_index(uniform: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:
     """Whole numbers from 0 to `options - 1`, evenly, from numbers that are uniform in [0, 1)."""
     return (uniform * options).astype(jnp.int32)
 
 
 def place_start(
-    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], goal: Int[Array, ""], wanted: Int[Array, ""]
+    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], goal: Int[Array, ""], preferred: Int[Array, ""]
 ) -> tuple[Bool[Array, " tiles"], Int[Array, ""]]:
-    """Put the agent on the wanted tile, removing a wall there; on a random empty tile if the goal is there.
+    """Put the agent on the preferred tile, without a wall; on a random empty one if the goal is there.
 
     `uniform`, a number in [0, 1), decides which empty tile.
     """
-    start = jnp.where(wanted == goal, random_free_tile(uniform, walls, goal), wanted)
+    start = jnp.where(preferred == goal, random_free_tile(uniform, walls, goal), preferred)
     return walls.at[start].set(False), start
 
 
 def random_free_tile(
-    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], taken: Int[Array, ""]
+    uniform: Float[Array, ""], walls: Bool[Array, " tiles"], occupied: Int[Array, ""]
 ) -> Int[Array, ""]:
-    """The tile without a wall and not `taken` that `uniform`, a number in [0, 1), decides on.
+    """The tile without a wall and not `occupied` that `uniform`, a number in [0, 1), decides on.
 
-    If walls have left no such tile, any tile that is not `taken`; the caller removes its wall.
+    If walls have left no such tile, any tile that is not `occupied`; the caller removes its wall.
     """
-    others = jnp.arange(walls.shape[0]) != taken
+    others = jnp.arange(walls.shape[0]) != occupied
     free = others & ~walls
     free = jnp.where(jnp.any(free), free, others)
     rank = jnp.cumsum(free)
-    return jnp.sum(rank <= choose(uniform, rank[-1]), dtype=jnp.int32)
+    return jnp.sum(rank <= uniform_to_index(uniform, rank[-1]), dtype=jnp.int32)
 
 
 def assemble(
@@ -82,13 +85,13 @@ def assemble(
     """A level of the configured size and time limit from tile numbers."""
     return MazeLevel(
         wall_map=walls.reshape(config.size, config.size),
-        goal=tile_to_place(goal, config.size),
-        start=tile_to_place(start, config.size),
+        goal=tile_to_position(goal, config.size),
+        start=tile_to_position(start, config.size),
         direction=direction,
         time_limit=jnp.int32(config.max_steps),
         occluded=jnp.zeros((), bool),
     )
 
 
-def tile_to_place(tile: Int[Array, ""], width: int) -> Int[Array, " 2"]:
+def tile_to_position(tile: Int[Array, ""], width: int) -> Int[Array, " 2"]:
     return jnp.stack([tile % width, tile // width])

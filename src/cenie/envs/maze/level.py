@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt32
 
-from cenie.envs.base import stack_equal
+from cenie.envs.base import stack_same_shapes
 
 AnyArray = Array | np.ndarray
-Place = Sequence[int] | np.ndarray
+Position = Sequence[int] | np.ndarray
 """Coordinates (x, y) on the host."""
 
 DIRECTIONS = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.int32)
@@ -35,8 +35,8 @@ class MazeLevel(eqx.Module):
 
 def make_level(
     wall_map: np.ndarray,
-    goal: Place,
-    start: Place,
+    goal: Position,
+    start: Position,
     *,
     direction: int = 0,
     time_limit: int = 250,
@@ -62,8 +62,8 @@ def level_problems(level: MazeLevel) -> list[str]:
     walls = np.asarray(level.wall_map)
     height, width = walls.shape
     problems = []
-    for name, place in (("goal", level.goal), ("start", level.start)):
-        x, y = (int(value) for value in np.asarray(place))
+    for name, position in (("goal", level.goal), ("start", level.start)):
+        x, y = (int(value) for value in np.asarray(position))
         if not (0 <= x < width and 0 <= y < height):
             problems.append(f"the {name} ({x}, {y}) lies outside the {width} x {height} tiles")
         elif walls[y, x]:
@@ -90,8 +90,8 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
         walls = np.pad(np.asarray(level.wall_map), margins, constant_values=True)
         return eqx.tree_at(lambda level: level.wall_map, level, walls)
 
-    same = [padded(level, shape) for level, shape in zip(levels, shapes)]
-    return stack_equal(same)
+    padded_levels = [padded(level, shape) for level, shape in zip(levels, shapes)]
+    return stack_same_shapes(padded_levels)
 
 
 def statistics(level: MazeLevel) -> dict[str, Array]:
@@ -116,9 +116,9 @@ def shortest_path(level: MazeLevel) -> Int[Array, ""]:
     """
     height, width = level.wall_map.shape
     free = pack_bits(~jnp.asarray(level.wall_map))
-    start, goal = (_tile_bit(free.shape, jnp.asarray(place)) for place in (level.start, level.goal))
+    start, goal = (_tile_bit(free.shape, jnp.asarray(position)) for position in (level.start, level.goal))
 
-    def going(carry):
+    def still_spreading(carry):
         flood, before, _ = carry
         return jnp.any(flood != before) & ~jnp.any(flood & goal)
 
@@ -126,7 +126,9 @@ def shortest_path(level: MazeLevel) -> Int[Array, ""]:
         flood, _, length = carry
         return (flood | _neighbours(flood)) & free, flood, length + 1
 
-    flood, _, length = jax.lax.while_loop(going, spread, (start, jnp.zeros_like(start), jnp.int32(0)))
+    flood, _, length = jax.lax.while_loop(
+        still_spreading, spread, (start, jnp.zeros_like(start), jnp.int32(0))
+    )
     return jnp.where(jnp.any(flood & goal), length, height * width + 1)
 
 
@@ -138,12 +140,12 @@ def pack_bits(cells: Bool[Array, "h w"]) -> UInt32[Array, "h k"]:
     return jnp.sum(padded.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
 
 
-def _tile_bit(shape: tuple[int, ...], place: Int[Array, " 2"]) -> UInt32[Array, "h k"]:
+def _tile_bit(shape: tuple[int, ...], position: Int[Array, " 2"]) -> UInt32[Array, "h k"]:
     rows, words = (
         jnp.arange(size)[:, None] if axis == 0 else jnp.arange(size) for axis, size in enumerate(shape)
     )
-    here = (rows == place[1]) & (words == place[0] // 32)
-    return jnp.where(here, jnp.uint32(1) << (place[0] % 32).astype(jnp.uint32), jnp.uint32(0))
+    is_tile = (rows == position[1]) & (words == position[0] // 32)
+    return jnp.where(is_tile, jnp.uint32(1) << (position[0] % 32).astype(jnp.uint32), jnp.uint32(0))
 
 
 def _neighbours(flood: UInt32[Array, "h k"]) -> UInt32[Array, "h k"]:

@@ -47,8 +47,8 @@ def _sight_lines(
     walls = jnp.asarray(level.wall_map)
     lines = jnp.concatenate([_pack(walls, words), _pack(walls.T, words)]).reshape(-1)
     vertical, backward = (direction & 1) == 1, direction >= 2
-    along, across = _turn(vertical, position)
-    goal_along, goal_across = _turn(vertical, jnp.asarray(level.goal))
+    along, across = _along_and_across(vertical, position)
+    goal_along, goal_across = _along_and_across(vertical, jnp.asarray(level.goal))
     right = jnp.where((direction == 0) | (direction == 3), 1, -1)
     line = across + right * (jnp.arange(VIEW) - VIEW // 2)
     inside = (line >= 0) & (line < jnp.where(vertical, width, height))
@@ -58,13 +58,15 @@ def _sight_lines(
     bits = (word >> (nearest - 16 * (along // 16)).astype(jnp.uint32)) & 31
     bits = jnp.where(backward, _reverse(bits), bits)
     ahead = jnp.where(backward, along - goal_along, goal_along - along)
-    seen = (line == goal_across) & (ahead >= 0) & (ahead < VIEW)
-    return bits, jnp.where(seen, ahead, VIEW)
+    in_sight = (line == goal_across) & (ahead >= 0) & (ahead < VIEW)
+    return bits, jnp.where(in_sight, ahead, VIEW)
 
 
-def _turn(vertical: Bool[Array, ""], place: Int[Array, " 2"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """The coordinates (along, across) the facing axis of a place (x, y)."""
-    return jnp.where(vertical, place[1], place[0]), jnp.where(vertical, place[0], place[1])
+def _along_and_across(
+    vertical: Bool[Array, ""], position: Int[Array, " 2"]
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """The coordinates (along, across) the facing axis of a position (x, y)."""
+    return jnp.where(vertical, position[1], position[0]), jnp.where(vertical, position[0], position[1])
 
 
 def _word_count(length: int) -> int:
@@ -99,10 +101,10 @@ def _visible(walls: UInt32[Array, " 5"]) -> UInt32[Array, ""]:
     seen = jnp.uint32(0)
     for ahead in range(VIEW):
         row = np.uint32(sum(1 << (VIEW * column + ahead) for column in range(VIEW)))
-        passed = shown & clear & row
+        flooded = shown & clear & row
         for _ in range(VIEW - 1):
-            passed = _widen(passed) & clear & row
-        wide = _widen(passed) & row
+            flooded = _widen(flooded) & clear & row
+        wide = _widen(flooded) & row
         seen = seen | shown | wide
         shown = wide << 1
     return seen

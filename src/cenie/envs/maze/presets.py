@@ -10,6 +10,8 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
+from cenie.envs.original import ORIGINAL_CODE
+
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
 _CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
 
@@ -41,6 +43,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 4,
         # A few hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
+        # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
+        "teacher.novelty.coverage.window": 128,
+        "teacher.novelty.coverage.max_points": 8192,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,
@@ -58,11 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # The original code's maze configs with 0 to 60 blocks.
     "dcd": {
-        "updates": 20_000,  # its published checkpoints
-        "student.ppo.bootstrap_at_rollout_end": False,
-        "teacher.replay.insertion": "raw",
-        "teacher.replay.repeated": "last",
-        "teacher.edit.parents": "easy",
+        **ORIGINAL_CODE,
         **_CONV_LSTM,
         **_LONG_RUN,
     },

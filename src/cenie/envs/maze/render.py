@@ -1,17 +1,16 @@
 """Pictures of mazes as arrays of pixels. NumPy, on the host."""
 
-import struct
-import zlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import UInt8
 
 from cenie.envs.maze.dynamics import MazeState
-from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Place
+from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Position
+from cenie.envs.pictures import sheet
 
 _FLOOR, _GRID, _WALL = (24, 26, 32), (40, 43, 52), (128, 132, 142)
-_GOAL, _AGENT, _PATH, _PAPER = (64, 184, 108), (226, 78, 68), (244, 190, 86), (255, 255, 255)
+_GOAL, _AGENT, _PATH = (64, 184, 108), (226, 78, 68), (244, 190, 86)
 
 
 def render(
@@ -31,17 +30,17 @@ def render(
     # Tile coordinates of the pixel centres, from -1 to 1.
     across, down = (2 * x + 1) / tile - 1, (2 * y + 1) / tile - 1
 
-    def paint(place: Place, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
-        top, left = (int(place[1]) + 1) * tile, (int(place[0]) + 1) * tile
+    def paint(position: Position, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
+        top, left = (int(position[1]) + 1) * tile, (int(position[0]) + 1) * tile
         image[top : top + tile, left : left + tile][mask] = colour
 
     paint(np.asarray(level.goal), (x > 0) & (y > 0), _GOAL)
-    where = (int(level.start[0]), int(level.start[1]), int(level.direction))
-    for where in path:
-        paint(where, across**2 + down**2 < 0.12, _PATH)
-    ahead_x, ahead_y = DIRECTIONS[where[2]]
+    pose = (int(level.start[0]), int(level.start[1]), int(level.direction))
+    for pose in path:
+        paint(pose, across**2 + down**2 < 0.12, _PATH)
+    ahead_x, ahead_y = DIRECTIONS[pose[2]]
     forward, sideways = across * ahead_x + down * ahead_y, across * ahead_y - down * ahead_x
-    paint(where, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
+    paint(pose, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
     return image
 
 
@@ -66,27 +65,4 @@ def gallery(
     """
     paths = paths or [()] * len(levels)
     pictures = [render(level, path, tile=tile) for level, path in zip(levels, paths, strict=True)]
-    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
-    rows = -(-len(pictures) // columns)
-    sheet = np.empty((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), np.uint8)
-    sheet[:] = _PAPER
-    for number, picture in enumerate(pictures):
-        row, column = divmod(number, columns)
-        top = gap + row * (height + gap) + (height - picture.shape[0]) // 2
-        left = gap + column * (width + gap) + (width - picture.shape[1]) // 2
-        sheet[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
-    return sheet
-
-
-def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
-    """The image as the bytes of a PNG file."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    height, width, _ = image.shape
-    # Each line of pixels begins with a byte that says it is stored as it is.
-    lines = np.pad(image.reshape(height, -1), ((0, 0), (1, 0)))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(lines.tobytes())
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return sheet(pictures, columns, gap)

@@ -74,7 +74,7 @@ def suites() -> dict[str, Callable[[], Suite]]:
     `all` leaves out PerfectMazeXL: its 101 x 101 tiles and 20402 steps would set the cost of the rest.
     """
     named = {"cenie8": CENIE8, "accel12": ACCEL12, "plr7": PLR7, "perfect-large": ("PerfectMazeLarge",)}
-    named["all"] = tuple(name for name in _draws() if name != "PerfectMazeXL")
+    named["all"] = tuple(name for name in _draw_functions() if name != "PerfectMazeXL")
     built: dict[str, Callable[[], Suite]] = {
         name: partial(maze_suite, name, mazes) for name, mazes in named.items()
     }
@@ -84,16 +84,16 @@ def suites() -> dict[str, Callable[[], Suite]]:
 
 def maze_suite(name: str, mazes: Iterable[str]) -> Suite:
     """A suite of one entry per named maze; those that are drawn by a rule are drawn for each episode."""
-    draws = _draws()
+    draws = _draw_functions()
     return Suite(name, [SuiteEntry(maze, "original", draws[maze]) for maze in mazes])
 
 
-def _draws() -> dict[str, Callable[[np.random.Generator], MazeLevel]]:
+def _draw_functions() -> dict[str, Callable[[np.random.Generator], MazeLevel]]:
     """Every test maze by name, as a function that draws one episode's level."""
     draws: dict[str, Callable[[np.random.Generator], MazeLevel]] = {}
     for name in BITMAPS:
-        draws[name] = _always(bitmap_level(name))
-    draws["LabyrinthFlipped"] = _always(labyrinth_flipped())
+        draws[name] = _fixed(bitmap_level(name))
+    draws["LabyrinthFlipped"] = _fixed(labyrinth_flipped())
     for name, size in _CORRIDORS.items():
         draws[name] = partial(_random_corridor, size)
     for name, side in PERFECT_SIDES.items():
@@ -114,14 +114,17 @@ def _symmetric_suite() -> Suite:
     for name in CENIE8:
         if name in BITMAPS:
             level = bitmap_level(name)
-            entries += [SuiteEntry(name, kind, _always(oriented(level, kind))) for kind in ORIENTATIONS]
+            entries += [
+                SuiteEntry(name, orientation, _fixed(oriented(level, orientation)))
+                for orientation in ORIENTATIONS
+            ]
         elif name in _CORRIDORS:
             size = _CORRIDORS[name]
             for goal in corridor_goals(size):
                 variant = f"goal {goal[0]},{goal[1]}"
-                entries.append(SuiteEntry(name, variant, _always(corridor(size, goal))))
+                entries.append(SuiteEntry(name, variant, _fixed(corridor(size, goal))))
         else:
-            draw = _draws()[name]
+            draw = _draw_functions()[name]
             entries += [SuiteEntry(name, f"fresh {number}", draw) for number in range(FRESH_MAZES)]
     return Suite("cenie8-sym", entries)
 
@@ -131,7 +134,7 @@ def _random_corridor(size: int, rng: np.random.Generator) -> MazeLevel:
     return corridor(size, goals[rng.integers(len(goals))])
 
 
-def _always(level: MazeLevel) -> Callable[[np.random.Generator], MazeLevel]:
+def _fixed(level: MazeLevel) -> Callable[[np.random.Generator], MazeLevel]:
     return lambda rng: level
 
 

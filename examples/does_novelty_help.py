@@ -1,0 +1,285 @@
+"""Does novelty help? The paper's question, with the controls that an expert would ask for.
+
+    python examples/does_novelty_help.py plr-robust plr-cenie --out runs/novelty --seeds 10 11 12
+    python examples/does_novelty_help.py --out runs/novelty --report
+
+Every arm trains the same student for as many gradient updates, on the maze; without names all arms are
+trained. A finished run is not repeated and an interrupted one is gone on with, so the command can be given
+again. The score of a run is the mean over its last checkpoints; arms are compared seed by seed.
+
+Two arms are novelties of our own: `shuffled` is CENIE's, dealt out anew to other levels after every batch
+(as many levels are as novel, but not the same ones); `age` is no more than the time of the last play.
+"""
+
+import argparse
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+import cenie
+from cenie.teach.cenie import CenieNovelty
+
+SUITES = {"cenie8-sym": 2, "accel12": 5, "perfect-large": 10}
+"""Episodes for each entry: of 72, 12 and 1 entries."""
+CHECKPOINTS = 5
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """CENIE's novelty, of which every stored level gets that of another one, at random."""
+
+    inner: CenieNovelty
+
+    def remembered(self, points_shape):
+        return self.inner.remembered(points_shape)
+
+    def init(self, points_shape):
+        return self.inner.init(points_shape), jnp.zeros((), jnp.int32)
+
+    def score(self, state, experience, buffer):
+        return self.inner.score(state[0], experience, buffer)
+
+    def memory(self, state, experience):
+        return self.inner.memory(state[0], experience)
+
+    def learn(self, state, experience, **others):
+        return self.inner.learn(state[0], experience, **others), state[1] + 1
+
+    def rescore(self, state, buffer, *, mesh=None):
+        measured = self.inner.rescore(state[0], buffer, mesh=mesh)
+        stored = buffer.column("novelty") if measured is None else measured
+        chance = jax.random.uniform(jax.random.key(state[1]), stored.shape)
+        slots = jnp.where(buffer.mask, jnp.arange(len(stored)), len(stored))
+        dealt = jnp.argsort(jnp.where(buffer.mask, chance, 2.0))
+        return stored.at[jnp.sort(slots)].set(stored[dealt], mode="drop")
+
+    def metrics(self, state, buffer):
+        return self.inner.metrics(state[0], buffer)
+
+
+class Clock(eqx.Module):
+    """How many batches were played."""
+
+    batches: jax.Array
+
+
+@dataclass(frozen=True)
+class Age:
+    """The time at which a level was last played, as if what is recent were novel."""
+
+    def remembered(self, points_shape):
+        return {}
+
+    def init(self, points_shape):
+        return Clock(jnp.zeros((), jnp.int32))
+
+    def score(self, state, experience, buffer):
+        return jnp.broadcast_to(state.batches.astype(jnp.float32), experience.points.valid.shape[:1])
+
+    def memory(self, state, experience):
+        return {}
+
+    def learn(self, state, experience, **others):
+        return Clock(state.batches + 1)
+
+    def rescore(self, state, buffer, *, mesh=None):
+        return None
+
+    def metrics(self, state, buffer):
+        return {}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method with some settings, and a novelty in the place of its own."""
+
+    method: str
+    settings: dict = field(default_factory=dict)
+    control: str | None = None
+
+    @property
+    def ranks_novelty(self):
+        return "cenie" in self.method
+
+    def parts(self, config):
+        if self.control == "shuffled":
+            own = config.teacher.novelty
+            return cenie.Parts(novelty=Shuffled(CenieNovelty(own.coverage, own.refit_every, own.stored)))
+        return cenie.Parts(novelty=Age()) if self.control == "age" else cenie.Parts()
+
+
+# ACCEL from empty mazes needs far more updates than a laptop has (docs/results.md).
+WALLS = {"teacher.generator": "uniform60"}
+ARMS = {
+    "plr-robust": Arm("plr-robust"),
+    "plr-cenie": Arm("plr-cenie"),
+    "plr-cenie-relative": Arm("plr-cenie", {"teacher.novelty.stored.kind": "relative"}),
+    "dr": Arm("dr"),
+    "shuffled": Arm("plr-cenie", control="shuffled"),
+    "age": Arm("plr-cenie", control="age"),
+    "plr-cenie-dagger": Arm("plr-cenie-dagger"),
+    "accel": Arm("accel", WALLS),
+    "accel-cenie": Arm("accel-cenie", WALLS),
+    "alpha-0.25": Arm("plr-cenie", {"teacher.alpha.value": 0.25}),
+    "alpha-0.75": Arm("plr-cenie", {"teacher.alpha.value": 0.75}),
+}
+
+
+def settings_of(seed, updates):
+    return {
+        "seed": seed,
+        "updates": updates,
+        "run.devices": 1,
+        "run.checkpoint_every": max(updates // 20, 1),
+        "run.keep_checkpoints": CHECKPOINTS,
+    }
+
+
+def train_one(arm, directory, overrides, suites):
+    """Train one run, or go on with it; evaluate what was not evaluated yet."""
+    config = cenie.preset("maze", arm.method, "quick", arm.settings | overrides)
+    run = cenie.train(config, directory, arm.parts(config), resume=True, quiet=True)
+    for suite, episodes in suites.items():
+        if not any(directory.glob(f"evaluation-{suite}-seed*-cycle{run.summary['cycles']}.csv")):
+            run.evaluate(suite, episodes=episodes, checkpoints=CHECKPOINTS, quiet=True)
+
+
+def train_all(names, arguments):
+    """One process and one core for each run, the seeds in turn."""
+
+    def one(name, seed):
+        directory = arguments.out / f"{name}-seed{seed}"
+        command = [sys.executable, __file__, "--out", str(arguments.out), "--updates", str(arguments.updates)]
+        with (arguments.out / f"{name}-seed{seed}.log").open("a") as log:
+            subprocess.run(
+                [*command, "--one", name, "--seeds", str(seed)], stdout=log, stderr=log, check=True
+            )
+        print(f"finished: {directory}", flush=True)
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        jobs = [pool.submit(one, name, seed) for seed in arguments.seeds for name in names]
+        for job in jobs:
+            job.result()
+
+
+def score_of(run, suite):
+    """Mean over levels of the mean over checkpoints, variants and episodes."""
+    (name,) = (name for name in run.later_evaluations if name.startswith(f"evaluation-{suite}-seed"))
+    rows = [row for evaluation in run.later_evaluations[name] for row in evaluation.rows]
+    return float(np.mean(list(cenie.level_scores(rows).values())))
+
+
+def interval(values):
+    """The mean and its 95 % interval over seeds (Student's t)."""
+    mean = np.mean(values)
+    if len(values) < 2:
+        return f"{mean:.3f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
+
+
+def what_novelty_ranks(run):
+    """Rank correlations of novelty over the buffer, and unsolvable levels among the novel, by snapshot."""
+    played = run.played_levels
+    last = {number: row for row, number in enumerate(played["id"])}
+    rows = []
+    for path in run.snapshots.values():
+        snapshot = cenie.read_snapshot(path)
+        buffer = snapshot.buffers[0]
+        known = np.array([number in last for number in buffer["id"]])
+        place = np.array([last[number] for number in buffer["id"][known]])
+        novelty = buffer["novelty"][known]
+        others = {
+            "regret": buffer["regret"][known],
+            "walls": played["level/walls"][place],
+            "path": played["level/path"][place],
+            "episode length": played["length"][place],
+            "last played": buffer["last_played"][known],
+        }
+        row = {name: stats.spearmanr(novelty, values).statistic for name, values in others.items()}
+        novel = novelty >= np.quantile(novelty, 0.9)
+        unsolvable = played["level/solvable"][place] < 1
+        row |= {"unsolvable": unsolvable.mean(), "unsolvable among the novel": unsolvable[novel].mean()}
+        rows.append({"updates": snapshot.updates, **row})
+    return rows
+
+
+def table(header, rows):
+    for cells in (header, ["---"] * len(header), *rows):
+        print(f"| {' | '.join(str(cell) for cell in cells)} |")
+    print()
+
+
+def finished_runs(out):
+    """By arm and seed."""
+    runs = {}
+    for directory in sorted(path for path in out.iterdir() if (path / "summary.json").exists()):
+        name, seed = directory.name.rsplit("-seed", 1)
+        arm = ARMS[name]
+        run = cenie.load_run(directory, arm.parts(cenie.preset("maze", arm.method, "quick", arm.settings)))
+        if len(run.later_evaluations) == len(SUITES):
+            runs[name, int(seed)] = run
+    return runs
+
+
+def report(out):
+    """Tables of all runs that are finished."""
+    runs = finished_runs(out)
+    scores = {key: {suite: score_of(run, suite) for suite in SUITES} for key, run in runs.items()}
+    names = [name for name in ARMS if any(arm == name for arm, _ in runs)]
+    seeds = {name: sorted(seed for arm, seed in runs if arm == name) for name in names}
+    rows = []
+    for name in names:
+        means = [interval([scores[name, seed][suite] for seed in seeds[name]]) for suite in SUITES]
+        steps = np.mean([runs[name, seed].summary["env_steps"] for seed in seeds[name]]) / 1e6
+        rows.append([name, len(seeds[name]), *means, f"{steps:.1f}"])
+    table(["arm", "seeds", *SUITES, "million steps played"], rows)
+    for base in (base for base in ("plr-robust", "plr-cenie") if base in names):
+        rows = []
+        for name in (name for name in names if name != base):
+            pairs = [(scores[name, seed], scores[base, seed]) for seed in seeds[name] if seed in seeds[base]]
+            changes = [interval([one[suite] - other[suite] for one, other in pairs]) for suite in SUITES]
+            rows += [[name, len(pairs), *changes]] if pairs else []
+        table([f"minus {base}, seed by seed", "seeds", *SUITES], rows)
+    ranked = {key: what_novelty_ranks(run) for key, run in runs.items() if ARMS[key[0]].ranks_novelty}
+    rows = [[*key, *row.values()] for key, found in ranked.items() for row in found]
+    if rows:
+        header = list(next(iter(ranked.values()))[0])
+        table(["arm", "seed", *header], [[*row[:3], *(f"{cell:.2f}" for cell in row[3:])] for row in rows])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("arms", nargs="*", metavar="ARM", help=", ".join(ARMS))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--report", action="store_true", help="print the tables of the finished runs")
+    parser.add_argument("--one", choices=ARMS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.arms) - set(ARMS):
+        parser.error(f"ARM must be one of {', '.join(ARMS)}, got {', '.join(sorted(unknown))}")
+    if arguments.report:
+        report(arguments.out)
+    elif arguments.one:
+        (seed,) = arguments.seeds
+        directory = arguments.out / f"{arguments.one}-seed{seed}"
+        train_one(ARMS[arguments.one], directory, settings_of(seed, arguments.updates), SUITES)
+    else:
+        train_all(arguments.arms or list(ARMS), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""What presets of several domains share. Imports no JAX."""
+
+from typing import Any
+
+ORIGINAL_CODE: dict[str, Any] = {
+    "updates": 20_000,  # of its published figures
+    "student.ppo.bootstrap_at_rollout_end": False,
+    "teacher.replay.insertion": "raw",
+    "teacher.replay.repeated": "last",
+    "teacher.edit.parents": "easy",
+}
+"""How the code that PLR-perp and ACCEL were published with differs from the settings of the paper."""

@@ -1,0 +1,1 @@
+"""BipedalWalker with levels of eight parameters."""

@@ -1,0 +1,41 @@
+"""Settings of the walker domain. Imports no JAX."""
+
+import math
+from dataclasses import dataclass
+
+from cenie.settings import setting
+from cenie.spaces import Box, Space
+
+
+@dataclass(frozen=True)
+class WalkerConfig:
+    """Terrains of eight parameters, and how levels are drawn and edited.
+
+    `max_steps` is the time limit of the levels that are made here; held-out levels have their own.
+    Without `stairs` levels have five parameters, as those of POET: no generator, editor or teacher sets
+    the other three.
+    """
+
+    max_steps: int = setting(2000, minimum=1, maximum=1_000_000)
+    stairs: bool = True
+    num_edits: int = setting(3, minimum=1, maximum=1000)
+
+    @property
+    def observation_parts(self) -> tuple[Space, ...]:
+        """Hull, joints, contacts and ten rays, as they are: speeds have no bound."""
+        return (Box((24,), -math.inf, math.inf),)
+
+    @property
+    def action_space(self) -> Box:
+        """Torques of the hips and knees, as parts of the largest; what lies beyond it is clipped."""
+        return Box((4,), -1.0, 1.0)
+
+    @property
+    def level_bytes(self) -> int:
+        """What one stored level takes: eight parameters, seed, time limit, and which rules it follows."""
+        return 8 * 4 + 4 + 4 + 1
+
+    @property
+    def observation_bytes(self) -> int:
+        """What one stored observation takes: 24 numbers."""
+        return 24 * 4

@@ -1,0 +1,34 @@
+"""The walker domain: everything the teacher and the evaluator need of it."""
+
+from functools import partial
+
+from cenie.envs.base import Domain, Renderer
+from cenie.envs.domains import DOMAINS
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.design import walker_design
+from cenie.envs.walker.dynamics import Walker
+from cenie.envs.walker.edit import edit
+from cenie.envs.walker.formats import from_json, to_json
+from cenie.envs.walker.generate import RANGES, generate
+from cenie.envs.walker.level import statistics
+from cenie.envs.walker.parameters import parameter_space
+from cenie.envs.walker.render import episode_frames, render
+from cenie.envs.walker.suites import suites
+
+
+def walker_domain(config: WalkerConfig) -> Domain:
+    """The domain of walkers with the given settings."""
+    return Domain(
+        name="walker",
+        environment=Walker(config),
+        generators={name: partial(generate, config, name) for name in RANGES},
+        roles=DOMAINS["walker"].roles,
+        edit=partial(edit, num_edits=config.num_edits, stairs=config.stairs),
+        statistics=statistics,
+        suites=suites(),
+        to_json=to_json,
+        from_json=from_json,
+        design=partial(walker_design, config),
+        parameters=parameter_space(config),
+        render=Renderer(level=render, episode=episode_frames),
+    )

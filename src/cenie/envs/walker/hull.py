@@ -1,0 +1,59 @@
+"""Whether the hull touches the ground, which ends an episode."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cenie.envs.walker.body import HULL, HULL_CENTRE
+from cenie.envs.walker.contact import Ground
+from cenie.envs.walker.terrain import POINTS, STEP
+
+_CORNERS = (HULL - HULL_CENTRE)[::-1].astype(np.float32)
+_SIDES = np.roll(_CORNERS, -1, axis=0) - _CORNERS
+_NORMALS = np.stack((_SIDES[:, 1], -_SIDES[:, 0]), 1) / np.linalg.norm(_SIDES, axis=1, keepdims=True)
+_PLANES = (_NORMALS * _CORNERS).sum(1)
+_EDGES = 7
+_BOXES = 3
+
+
+def hull_distance(ground: Ground, x: Array, y: Array, angle: Array) -> Float[Array, " n"]:
+    """How far the hull is from the ground, at least (the distance along the best separating axis)."""
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    corners = [(cos * u - sin * v, sin * u + cos * v) for u, v in _CORNERS]
+    normals = [(cos * u - sin * v, sin * u + cos * v) for u, v in _NORMALS]
+    low_x, high_x = _extremes([u for u, _ in corners])
+    low_y, high_y = _extremes([v for _, v in corners])
+    number = jnp.arange(x.shape[0])
+    left_most = x + low_x - 0.02
+    cell = jnp.clip(jnp.floor(left_most / STEP).astype(jnp.int32), 0, POINTS - 1 - _EDGES)
+    points = cell + jnp.arange(_EDGES + 1)[:, None]
+    px = ground.x.at[number, points].get(mode="promise_in_bounds") - x
+    py = ground.y.at[number, points].get(mode="promise_in_bounds") - y
+    x1, y1, x2, y2 = px[:-1], py[:-1], px[1:], py[1:]
+    length = jnp.sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2)
+    nx, ny = (y2 - y1) / length, (x1 - x2) / length
+    plane = nx * x1 + ny * y1
+    nx, ny = jnp.where(plane <= 0, nx, -nx), jnp.where(plane <= 0, ny, -ny)
+    apart = _extremes([nx * u + ny * v for u, v in corners])[0] + jnp.abs(plane)
+    for (u, v), offset in zip(normals, _PLANES):
+        apart = jnp.maximum(apart, jnp.minimum(u * x1 + v * y1, u * x2 + v * y2) - offset)
+    first = ground.first_box.at[number, cell].get(mode="promise_in_bounds")
+    boxes = jnp.minimum(first + jnp.arange(_BOXES)[:, None], ground.boxes.shape[1] - 1)
+    left, bottom, right, top = (
+        ground.boxes.at[number, boxes, side].get(mode="promise_in_bounds") - (x if side % 2 == 0 else y)
+        for side in range(4)
+    )
+    from_box = jnp.maximum(
+        jnp.maximum(left - high_x, low_x - right), jnp.maximum(bottom - high_y, low_y - top)
+    )
+    for (u, v), offset in zip(normals, _PLANES):
+        nearest = jnp.where(u > 0, left, right) * u + jnp.where(v > 0, bottom, top) * v
+        from_box = jnp.maximum(from_box, nearest - offset)
+    return jnp.minimum(apart.min(0), from_box.min(0))
+
+
+def _extremes(values: list[Array]) -> tuple[Array, Array]:
+    low = high = values[0]
+    for value in values[1:]:
+        low, high = jnp.minimum(low, value), jnp.maximum(high, value)
+    return low, high

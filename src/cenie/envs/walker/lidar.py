@@ -1,0 +1,45 @@
+"""What the walker sees: how far the ground is along ten rays, which do not turn with the hull."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cenie.envs.walker.contact import Ground
+from cenie.envs.walker.terrain import POINTS, STEP
+
+RAYS = 10
+RANGE = 160 / 30
+_EDGES = 14
+"""Edges that the longest ray can reach."""
+_BOXES = 6
+_ANGLES = 1.5 * np.arange(RAYS) / RAYS
+
+
+def lidar(ground: Ground, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, "10 n"]:
+    """The part of each ray before it meets the ground, 1 if it does not. Rays begin at (x, y)."""
+    number = jnp.arange(x.shape[0])
+    cell = jnp.clip(jnp.floor(x / STEP).astype(jnp.int32), 0, POINTS - 1 - _EDGES)
+    points = cell + jnp.arange(_EDGES + 1)[:, None]
+    px = ground.x.at[number, points].get(mode="promise_in_bounds") - x
+    py = ground.y.at[number, points].get(mode="promise_in_bounds") - y
+    first = ground.first_box.at[number, cell].get(mode="promise_in_bounds")
+    boxes = jnp.minimum(first + jnp.arange(_BOXES)[:, None], ground.boxes.shape[1] - 1)
+    left, bottom, right, top = (
+        ground.boxes.at[number, boxes, side].get(mode="promise_in_bounds") - (x if side % 2 == 0 else y)
+        for side in range(4)
+    )
+    dx = jnp.asarray(RANGE * np.sin(_ANGLES), x.dtype)[:, None, None]
+    dy = jnp.asarray(-RANGE * np.cos(_ANGLES), x.dtype)[:, None, None]
+    x1, y1, ex, ey = px[:-1], py[:-1], px[1:] - px[:-1], py[1:] - py[:-1]
+    across = dx * ey - dy * ex
+    t = (x1 * ey - y1 * ex) / across
+    s = (x1 * dy - y1 * dx) / across
+    hits = (across != 0) & (t >= 0) & (t <= 1) & (s >= 0) & (s <= 1)
+    nearest = jnp.where(hits, t, 1.0).min(1)
+    # Boxes: the ray is inside between its last entry into a slab and its first exit from one. The first ray
+    # is vertical and so never crosses the sides: their times are infinite.
+    enter_x = jnp.where(dx > 0, left / dx, jnp.where((left <= 0) & (right >= 0), -jnp.inf, jnp.inf))
+    leave_x = jnp.where(dx > 0, right / dx, jnp.inf)
+    enter, leave = jnp.maximum(enter_x, top / dy), jnp.minimum(leave_x, bottom / dy)
+    hits = (enter >= 0) & (enter <= 1) & (enter <= leave)
+    return jnp.minimum(nearest, jnp.where(hits, enter, 1.0).min(1))

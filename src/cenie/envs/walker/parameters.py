@@ -1,0 +1,34 @@
+"""Levels as points of a box, for teachers that search it."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cenie.envs.base import ParameterSpace
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.generate import STAIRS, assemble
+from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel
+
+_HALF = 2**16
+
+
+def parameter_space(config: WalkerConfig) -> ParameterSpace:
+    """The parameters that levels have, and the two halves of the seed, which single precision can hold.
+
+    The seed is a part of the point because it is one of the level; a search will find that it has no order.
+    """
+    used = np.flatnonzero(~STAIRS | config.stairs)
+
+    def encode(level: WalkerLevel) -> Float[Array, " d"]:
+        seed = jnp.asarray(level.seed)
+        halves = jnp.stack([seed // _HALF, seed % _HALF]).astype(jnp.float32)
+        return jnp.concatenate([jnp.asarray(level.parameters)[used], halves])
+
+    def decode(point: Float[Array, " d"]) -> WalkerLevel:
+        parameters = jnp.asarray(LOWEST).at[used].set(point[:-2])
+        upper, lower = jnp.round(point[-2:]).astype(jnp.uint32)
+        return assemble(config, parameters, upper * _HALF + lower)
+
+    seed = np.full(2, _HALF - 1, np.float32)
+    low, high = np.concatenate([LOWEST[used], 0 * seed]), np.concatenate([HIGHEST[used], seed])
+    return ParameterSpace(low, high, encode, decode)

@@ -1,0 +1,77 @@
+"""Presets of the walker: settings by their paths, with the source of every value. Imports no JAX.
+
+`paper` is the setting of the CENIE paper (its hyper-parameter table, with the resolutions of its open
+points recorded in `docs/decisions.md`). `dcd` is the setting of the code that PLR-perp and ACCEL were
+published with, for comparisons with its figures. `quick` is for a first look on two CPU cores;
+its figures are not comparable with published ones.
+
+What a preset says of a teacher counts for the methods that have such a setting.
+"""
+
+from typing import Any
+
+from cenie.envs.original import ORIGINAL_CODE
+from cenie.settings import Where
+
+# Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
+_STUDENT = {
+    "student.network.kind": "mlp",
+    "student.ppo.learning_rate": 3e-4,  # table
+    "student.ppo.gamma": 0.99,  # table
+    "student.ppo.gae_lambda": 0.9,  # table
+    "student.ppo.value_clip": False,  # table; the original code then has a Huber loss
+    "student.ppo.entropy_coef": 1e-3,  # table
+    "student.ppo.normalise_returns": True,  # table
+}
+
+# BipedalWalker column of the table; the original code says the same.
+_LONG_RUN = {
+    **_STUDENT,
+    "student.num_levels": 16,
+    "student.num_steps": 2048,
+    "student.ppo.epochs": 5,
+    "student.ppo.minibatches": 32,
+    "teacher.replay.capacity": 1000,
+    "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
+    "teacher.replay.priority.temperature": 0.1,
+    "teacher.replay.priority.staleness_coef": 0.5,
+    "teacher.novelty.coverage.reg": 1e-6,
+    "run.suite": "walker6",
+    "run.evaluate_every": 100,  # paper
+    "run.episodes": 10,  # original code: 10 episodes in training
+    "run.final_episodes": 100,  # original code: 100 episodes per level
+    "run.checkpoint_every": 50,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        **_STUDENT,
+        "updates": 100,
+        "student.num_levels": 64,
+        "student.num_steps": 512,
+        "student.ppo.epochs": 5,
+        "student.ppo.minibatches": 32,
+        "student.ppo.gae_lambda": 0.95,
+        "student.ppo.bootstrap_at_timeout": True,
+        "teacher.generator": "easy",  # nobody learns to walk on others within minutes
+        "teacher.replay.capacity": 1000,
+        "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
+        # An episode that does not fall is longer than a rollout.
+        "teacher.replay.unfinished": "score",
+        # A hundred updates cannot afford to spend most of a batch on one level.
+        "teacher.replay.priority.temperature": 1.0,
+        "teacher.novelty.coverage.reg": 1e-6,
+        "run.suite": "walker6",
+        "run.evaluate_every": 25,
+        "run.episodes": 2,
+        "run.final_episodes": 10,
+        "run.checkpoint_every": 25,
+    },
+    "paper": {
+        "updates": 30_000,  # 30k PPO updates
+        "teacher.replay.schedule": "fixed",  # its listings decide by the replay rate alone
+        **_LONG_RUN,
+    },
+    # The original code's configs for the walker.
+    "dcd": {**ORIGINAL_CODE, **_LONG_RUN},
+}

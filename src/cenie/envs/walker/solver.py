@@ -1,0 +1,585 @@
+"""Box2D's solvers for a walker: impulses at joints and contacts, then the correction of positions.
+
+Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from cenie.envs.walker.body import (
+    ANCHORS_A,
+    ANCHORS_B,
+    HALF_WIDTHS,
+    INERTIAS,
+    JOINT_BODIES,
+    LOWER_LIMITS,
+    MASSES,
+    REFERENCE_ANGLES,
+    UPPER_LIMITS,
+)
+from cenie.envs.walker.contact import (
+    SKIN,
+    SLOTS,
+    Manifold,
+    Memory,
+    Things,
+    impact,
+    in_slot,
+    remembered,
+    slots_of,
+    touch,
+    touched_bits,
+)
+from cenie.envs.walker.lanes import on_few
+
+TIME_STEP = 1 / 50
+VELOCITY_SWEEPS = 180
+POSITION_SWEEPS = 60
+_FIRST_SWEEPS = 4
+SWEEP_ORDER = (3, 2, 0, 1)
+"""Joints are solved in the order in which Box2D finds them: knee 1, hip 1, hip 0, knee 0."""
+SLOP = 0.005
+ANGULAR_SLOP = 2 / 180 * np.pi
+_LARGEST_CORRECTION = 0.2
+_CORRECTED_TURN = 8 / 180 * np.pi
+_LARGEST_MOVE = 2.0
+_LARGEST_TURN = np.pi / 2
+LEG_FRICTION = float(np.sqrt(2.5 * 0.2))
+_OPEN = 1e9
+
+INVERSE_MASSES = tuple(float(np.float32(1 / m)) for m in MASSES)
+INVERSE_INERTIAS = tuple(float(np.float32(1 / i)) for i in INERTIAS)
+UPPER, LOWER = (0, 2), (1, 3)
+"""Which of the four legs are which; a leg is the body of its number plus one."""
+
+Pair = tuple[Array, Array]
+Triple = tuple[Array, Array, Array]
+
+
+class Joint(NamedTuple):
+    """What stays of a joint while velocities are solved.
+
+    With K the matrix of inverse masses of the anchor (x, y) and the turn, `coupling` is its last column,
+    `resistance` the entries of the 2 x 2 part with determinant `det`, `turning` the Schur complement.
+    """
+
+    arm_a: Pair
+    arm_b: Pair
+    side: Array
+    """1 at the lower limit, -1 at the upper, 0 between them."""
+    speed: Array
+    most: Array
+    """The largest impulse of the motor, times `stiffness`."""
+    stiffness: Array
+    coupling: Pair
+    lever: Pair
+    turning: Array
+    resistance: Triple
+    det: Array
+    effect_a: tuple[Float[Array, "3 n"], ...]
+    effect_b: tuple[Float[Array, "3 n"], ...]
+    """What impulses in x, in y and around the joint change in the velocities of its bodies."""
+
+
+class Contact(NamedTuple):
+    """What stays of a contact of a leg while velocities are solved.
+
+    Points that do not exist have a `bias` that keeps them open.
+    """
+
+    tangent: Pair
+    across: Pair
+    """Turning effect at each point, of an impulse along the normal."""
+    aside: Pair
+    """The same of an impulse along the tangent."""
+    resistance: Triple
+    """Inverse masses along the normal: of the first point, of the second, and what they share."""
+    masses: Triple
+    """Negated inverse of that matrix: first, second, shared."""
+    single: Pair
+    """Negated masses of each point alone."""
+    slip_masses: Pair
+    slip_shared: Array
+    bias: Pair
+    effect: tuple[Array, Array, Array, Array]
+    """What unit impulses (two normal ones, two tangential ones) change in the velocity (x, y, turn)."""
+
+
+class Impulses(NamedTuple):
+    """At the two points of a contact, along the normal and the tangent."""
+
+    normal_1: Array
+    normal_2: Array
+    slip_1: Array
+    slip_2: Array
+
+
+def contact_of(
+    manifold: Manifold,
+    x: Array,
+    y: Array,
+    *,
+    cos: Array,
+    sin: Array,
+    mass: Array | float,
+    inertia: Array | float,
+) -> Contact:
+    """The contact of a leg in a pose relative to the centre at which it was found; masses are inverse."""
+    (nx, ny), arms = impact(manifold, x, y, cos, sin)
+    m, i = mass + 0 * nx, inertia + 0 * nx
+    a1, a2 = (x * ny - y * nx for x, y in arms)
+    s1, s2 = (-x * nx - y * ny for x, y in arms)
+    k11, k12, k22 = m + i * a1 * a1, m + i * a1 * a2, m + i * a2 * a2
+    # Points that nearly depend on each other: Box2D uses the first only.
+    block = (manifold.total == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
+    k12 = jnp.where(block, k12, 0.0)
+    det = k11 * k22 - k12 * k12
+    mx, my = m * nx, m * ny
+    return Contact(
+        (ny, -nx),
+        (a1, a2),
+        (s1, s2),
+        (k11, k22, k12),
+        (-k22 / det, -k11 / det, k12 / det),
+        (-1 / k11, -1 / k22),
+        (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
+        m + i * s1 * s2,
+        (jnp.where(manifold.total > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
+        (
+            jnp.stack((mx, my, i * a1)),
+            jnp.stack((mx, my, i * a2)),
+            jnp.stack((my, -mx, i * s1)),
+            jnp.stack((my, -mx, i * s2)),
+        ),
+    )
+
+
+def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
+    """Cosine and sine after a turn by up to a quarter of a circle, without a call for each number."""
+    q = angle * angle
+    s = angle * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 - q / 39916800)))))
+    c = 1 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 - q / 3628800))))
+    return cos * c - sin * s, sin * c + cos * s
+
+
+def kept(array: Array, one: Array) -> Array:
+    """The same array, divided by ones that the compiler does not know to be ones.
+
+    XLA computes what several kernels read again in each of them, unless it thinks that it is expensive.
+    Of a long chain of small steps, as here, hundreds of copies would be made. The ones must have the shape
+    of the array, because XLA multiplies by the inverse of what it has to broadcast.
+    """
+    return array / one
+
+
+def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) -> tuple[Impulses, Array]:
+    """One contact of each lane: friction at both points, then both normal impulses as a block.
+
+    `velocity` has (x, y, turn) in front.
+    """
+    vx, vy, w = velocity[0], velocity[1], velocity[2]
+    tx, ty = contact.tangent
+    sliding = tx * vx + ty * vy
+    most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
+    f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
+    f1 = kept(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    d1 = f1 - old.slip_1
+    f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
+    f2 = kept(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    d2 = f2 - old.slip_2
+    k11, k22, k12 = contact.resistance
+    m11, m22, m12 = contact.masses
+    turned = w + contact.effect[2][2] * d1 + contact.effect[3][2] * d2
+    closing = tx * vy - ty * vx
+    b1 = contact.bias[0] + closing + contact.across[0] * turned - k11 * old.normal_1 - k12 * old.normal_2
+    b2 = contact.bias[1] + closing + contact.across[1] * turned - k12 * old.normal_1 - k22 * old.normal_2
+    x1, x2 = m11 * b1 + m12 * b2, m12 * b1 + m22 * b2
+    only1, only2 = contact.single[0] * b1, contact.single[1] * b2
+    both = (x1 >= 0) & (x2 >= 0)
+    first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
+    second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
+    n1 = kept(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
+    n2 = kept(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    e1, e2 = n1 - old.normal_1, n2 - old.normal_2
+    effects = contact.effect
+    velocity = velocity + effects[0] * e1 + effects[1] * e2 + effects[2] * d1 + effects[3] * d2
+    return Impulses(n1, n2, f1, f2), velocity
+
+
+def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair, Triple]:
+    """Motor, then limit and anchor as a block: new impulses of the first two, changes of (x, y, turn)."""
+    motor, limit = impulse
+    (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
+    turn = b[2] - a[2]
+    c1 = b[0] - b[2] * by - a[0] + a[2] * ay
+    c2 = b[1] + b[2] * bx - a[1] - a[2] * ax
+    wanted = joint.stiffness * motor - turn + joint.speed
+    new_motor = jnp.minimum(jnp.maximum(wanted, -joint.most), joint.most) / joint.stiffness
+    d = new_motor - motor
+    rest = joint.turning * (limit - d) - (turn - joint.lever[0] * c1 - joint.lever[1] * c2)
+    new_limit = joint.side * jnp.maximum(joint.side * rest, 0.0) / joint.turning
+    t = d + new_limit - limit
+    r1, r2 = c1 + joint.coupling[0] * t, c2 + joint.coupling[1] * t
+    k11, k12, k22 = joint.resistance
+    x, y = (k12 * r2 - k22 * r1) / joint.det, (k12 * r1 - k11 * r2) / joint.det
+    return (new_motor, new_limit), (x, y, t)
+
+
+def _joints_of(
+    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"], one: Array
+) -> list[Joint]:
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    joints = []
+    zero = jnp.zeros_like(one)
+    for j, (a, b) in enumerate(JOINT_BODIES):
+        bent = angle[b] - angle[a] - REFERENCE_ANGLES[j]
+        side = (bent <= LOWER_LIMITS[j]).astype(angle.dtype) - (bent >= UPPER_LIMITS[j])
+        ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
+        ax, ay = _turned(ANCHORS_A[j], cos[a], sin[a])
+        bx, by = _turned(ANCHORS_B[j], cos[b], sin[b])
+        k11 = ma + mb + ay * ay * ia + by * by * ib
+        k12 = -ay * ax * ia - by * bx * ib
+        k22 = ma + mb + ax * ax * ia + bx * bx * ib
+        k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
+        det = k11 * k22 - k12 * k12
+        h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
+        effect_a = (zero - ma, zero, ia * ay), (zero, zero - ma, -ia * ax), (zero, zero, zero - ia)
+        effect_b = (zero + mb, zero, -ib * by), (zero, zero + mb, ib * bx), (zero, zero, zero + ib)
+        joints.append(
+            Joint(
+                (ax, ay),
+                (bx, by),
+                side,
+                speed[j],
+                most[j] * k33,
+                k33 * one,
+                (k13, k23),
+                (h1, h2),
+                k33 - h1 * k13 - h2 * k23,
+                (k11, k12, k22),
+                det,
+                tuple(jnp.stack(rows) for rows in effect_a),
+                tuple(jnp.stack(rows) for rows in effect_b),
+            )
+        )
+    return joints
+
+
+def _turned(arm: np.ndarray, cos: Array, sin: Array) -> Pair:
+    x, y = (float(v) for v in arm)
+    return cos * x - sin * y, sin * x + cos * y
+
+
+class Problem(NamedTuple):
+    """A step before it is solved: poses, velocities (with gravity), last impulses, motors, what is near."""
+
+    pose: Float[Array, "3 5 n"]
+    velocity: Float[Array, "3 5 n"]
+    impulse: Float[Array, "4 4 n"]
+    """Of the four joints: in x and y, of limits and of motors."""
+    memory: Memory
+    speed: Float[Array, "4 n"]
+    most: Float[Array, "4 n"]
+    things: Things
+    close: Bool[Array, "things 4 n"]
+    """Which things touch which legs, as far as their axes tell."""
+
+
+class Solution(NamedTuple):
+    pose: Float[Array, "3 5 n"]
+    velocity: Float[Array, "3 5 n"]
+    impulse: Float[Array, "4 4 n"]
+    memory: Memory
+    touched: Int[Array, "4 n"]
+
+
+def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
+    """A step without continuous collision, for contacts of the given legs, so many of each."""
+    pose, lanes = problem.pose, problem.pose.shape[-1]
+    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
+    joints = _joints_of(pose[2], problem.speed, problem.most, one)
+    index = np.array(legs)
+    some = slice(None) if len(legs) == 4 else index
+    things, close = jax.tree.map(lambda x: x[:, some], (problem.things, problem.close))
+    angle = pose[2, 1:][some]
+    cos, sin, zero = jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)
+    half_width, mass, inertia = (
+        jnp.asarray(np.array(each)[index], angle.dtype)[:, None]
+        for each in (HALF_WIDTHS, INVERSE_MASSES[1:], INVERSE_INERTIAS[1:])
+    )
+    chosen = jnp.stack(slots_of(close, slots), 1)
+    thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
+    manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
+    contacts = contact_of(manifolds, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
+    memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
+    old = remembered(manifolds, memory)
+    first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
+
+    limits = [
+        joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)
+    ]
+    bodies = [problem.velocity[:, body] for body in range(5)]
+    for j, (a, b) in enumerate(JOINT_BODIES):
+        change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
+        bodies[a] = _added(bodies[a], joints[j].effect_a, change)
+        bodies[b] = _added(bodies[b], joints[j].effect_b, change)
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, first).sum(1)
+    for k, leg in enumerate(legs):
+        bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
+    turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
+    ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
+    # How many slots anybody uses.
+    used = (manifolds.total > 0).any((1, 2)).sum(dtype=jnp.int32) if slots > 1 else None
+    carry = bodies, turning, first
+    bodies, turning, last = _velocity_sweeps(legs, carry, joints, contacts, ones, used)
+
+    # The anchors' impulses are what is left of the change of momentum.
+    gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
+    pushed = _added(jnp.zeros((3, slots, len(legs), lanes)), contacts.effect, last).sum(1)
+    for k, leg in enumerate(legs):
+        gained[leg] = gained[leg] - pushed[:, k]
+    gained = [change[:2] * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
+    anchors = jnp.stack((gained[0] + gained[1], gained[1], gained[2] + gained[3], gained[3]), 1)
+    impulse = jnp.concatenate(
+        (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
+    )
+    velocity = _limited(jnp.stack(bodies, 1))
+    moved = pose + TIME_STEP * velocity
+    corrected = _correct_positions(moved, pose, [joint.side for joint in joints], legs, manifolds, used)
+
+    def for_all(values: Array) -> Array:
+        """Of the legs that are not here, nothing."""
+        if len(legs) == 4:
+            return values
+        nothing = jnp.zeros_like(values[..., 0, :])
+        places = [values[..., legs.index(leg), :] if leg in legs else nothing for leg in range(4)]
+        return jnp.stack(places, -2)
+
+    missing = ((0, SLOTS - slots), *((0, 0),) * 3)
+    names, touches = jnp.stack(manifolds.names, 1), jnp.stack(last, 1)
+    remember = Memory(jnp.pad(for_all(names), missing), jnp.pad(for_all(touches), missing))
+    return Solution(corrected, velocity, impulse, remember, for_all(touched_bits(manifolds)))
+
+
+def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
+    for effect, amount in zip(effects, change):
+        velocity = velocity + effect * amount
+    return velocity
+
+
+def _velocity_sweeps(
+    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array, used: Array | None
+):
+    """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
+
+    def sweep(_, carry):
+        bodies, turning, touched = carry
+        bodies, turning = list(bodies), list(turning)
+        for j in SWEEP_ORDER:
+            a, b = JOINT_BODIES[j]
+            turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
+            bodies[a] = _added(bodies[a], joints[j].effect_a, change)
+            bodies[b] = _added(bodies[b], joints[j].effect_b, change)
+
+        def at_slot(slot, carry):
+            velocity, touched = carry
+            contact, old = jax.tree.map(lambda x: _entry(x, slot), (contacts, touched))
+            new, velocity = solve_contact(contact, old, velocity, one)
+            touched = jax.tree.map(
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, all.ndim - 3), touched, new
+            )
+            return velocity, touched
+
+        if used is None:
+            new = []
+            for k, leg in enumerate(legs):
+                contact, old = jax.tree.map(lambda x, k=k: _entry(x, 0)[..., k, :], (contacts, touched))
+                impulses, bodies[leg + 1] = solve_contact(contact, old, bodies[leg + 1], one[k])
+                new.append(impulses)
+            touched = jax.tree.map(lambda *each: jnp.stack(each)[None], *new)
+        else:
+            velocity = jnp.stack([bodies[leg + 1] for leg in legs], 1)
+            velocity, touched = lax.fori_loop(0, used, at_slot, (velocity, touched))
+            for k, leg in enumerate(legs):
+                bodies[leg + 1] = velocity[:, k]
+        return bodies, turning, touched
+
+    return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+
+
+def _entry(array: Array, slot: Array | int) -> Array:
+    """Slots are the third axis from the end."""
+    return lax.dynamic_index_in_dim(array, slot, array.ndim - 3, keepdims=False)
+
+
+def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
+    """Box2D's largest move and turn of a step."""
+    moved = TIME_STEP * jnp.sqrt(velocity[0] ** 2 + velocity[1] ** 2)
+    turned = TIME_STEP * jnp.abs(velocity[2])
+    factor = _LARGEST_MOVE / jnp.maximum(moved, _LARGEST_MOVE)
+    return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
+
+
+class Placed(NamedTuple):
+    """A body while its position is corrected."""
+
+    x: Array
+    y: Array
+    angle: Array
+    cos: Array
+    sin: Array
+
+
+def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
+    cos, sin = turned_by(body.cos, body.sin, turn)
+    return Placed(body.x + x, body.y + y, body.angle + turn, kept(cos, one), kept(sin, one))
+
+
+def correct_contact(
+    manifold: Manifold,
+    leg: Placed,
+    factor: float,
+    *,
+    mass: Array | float,
+    inertia: Array | float,
+    one: Array,
+) -> tuple[Placed, Array]:
+    """Push legs out of the ground at both points of a contact, one after the other.
+
+    Legs are placed relative to the centre that the manifold was made at; mass and inertia are inverse. The
+    second result is the separation of the deepest point.
+    """
+    deepest = jnp.zeros_like(leg.x)
+    on_leg = manifold.on_leg > 0
+    nx, ny = manifold.normal
+    for number, (px, py) in enumerate(manifold.points):
+        x, y, _, cos, sin = leg
+        # A point of the leg above a plane of the ground, or a point of the ground below a side of the leg.
+        rx, ry = cos * px - sin * py, sin * px + cos * py
+        turned_x, turned_y = cos * nx - sin * ny, sin * nx + cos * ny
+        arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
+        push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
+        from_ground = nx * (x + rx) + ny * (y + ry)
+        from_leg = turned_x * (px - x) + turned_y * (py - y)
+        depth = jnp.where(on_leg, from_leg, from_ground) - (manifold.plane + SKIN)
+        exists = manifold.total > number
+        deepest = jnp.where(exists, jnp.minimum(deepest, depth), deepest)
+        error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
+        across = arm_x * push_y - arm_y * push_x
+        impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
+        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one)
+    return leg, deepest
+
+
+def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) -> tuple[Placed, Placed, Array]:
+    body_a, body_b = JOINT_BODIES[index]
+    ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
+    ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
+    bent = b.angle - a.angle - REFERENCE_ANGLES[index]
+    below, above = bent - LOWER_LIMITS[index], bent - UPPER_LIMITS[index]
+    error = jnp.where(side > 0, -below, jnp.where(side < 0, above, 0.0))
+    low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
+    high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
+    turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
+    a, b = _moved(a, 0.0, 0.0, -ia * turn, one), _moved(b, 0.0, 0.0, ib * turn, one)
+    ax, ay = _turned(ANCHORS_A[index], a.cos, a.sin)
+    bx, by = _turned(ANCHORS_B[index], b.cos, b.sin)
+    cx, cy = b.x + bx - a.x - ax, b.y + by - a.y - ay
+    k11 = ma + mb + ay * ay * ia + by * by * ib
+    k12 = -ay * ax * ia - by * bx * ib
+    k22 = ma + mb + ax * ax * ia + bx * bx * ib
+    det = k11 * k22 - k12 * k12
+    px, py = (k12 * cy - k22 * cx) / det, (k12 * cx - k11 * cy) / det
+    fits = (cx * cx + cy * cy <= SLOP * SLOP) & (error <= ANGULAR_SLOP)
+    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px), one)
+    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px), one)
+    return a, b, fits
+
+
+def _correct_positions(
+    pose: Float[Array, "3 5 n"],
+    start: Float[Array, "3 5 n"],
+    sides: list[Array],
+    legs: tuple[int, ...],
+    manifolds: Manifold,
+    used: Array | None,
+) -> Float[Array, "3 5 n"]:
+    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
+
+    `start` is where the contacts were found.
+    """
+    sweep = partial(_position_sweep, legs)
+    pushes = jax.tree.map(lambda x: x.astype(pose.dtype), manifolds._replace(number=None, names=None))
+    cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
+    bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
+    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in legs]
+    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
+
+    class Work(NamedTuple):
+        bodies: list[Placed]
+        fits: Array
+        sides: list[Array]
+        centres: list[Pair]
+        pushes: Manifold
+        one: Array
+
+    def correct(work: Work, count: int) -> Work:
+        def advance(carry):
+            bodies, done, number = carry
+            corrected, fits = sweep(bodies, work.centres, work.sides, work.pushes, work.one, used)
+            bodies = jax.tree.map(lambda old, new: jnp.where(done, old, new), bodies, corrected)
+            return bodies, done | (fits > 0), number + 1
+
+        carry = work.bodies, work.fits, jnp.int32(0)
+        bodies, fits, _ = lax.while_loop(lambda carry: (carry[2] < count) & ~carry[1].all(), advance, carry)
+        return work._replace(bodies=bodies, fits=fits)
+
+    lanes = pose.shape[-1]
+    work = correct(Work(bodies, jnp.zeros(lanes, bool), sides, centres, pushes, one), _FIRST_SWEEPS)
+    bodies = on_few(
+        lambda few: correct(few, POSITION_SWEEPS - _FIRST_SWEEPS).bodies,
+        ~work.fits,
+        work,
+        work.bodies,
+        max(16, lanes // 8),
+    )
+    return jnp.stack([jnp.stack(body[:3]) for body in bodies], 1)
+
+
+def _position_sweep(
+    legs: tuple[int, ...],
+    bodies: list[Placed],
+    centres: list[Pair],
+    sides: list[Array],
+    manifolds: Manifold,
+    one: Array,
+    used: Array | None,
+):
+    bodies = list(bodies)
+    fits = one > 0
+    for k, leg in enumerate(legs):
+        body, (cx, cy) = bodies[leg + 1], centres[k]
+        m, i = INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]
+
+        def at_slot(slot, carry, k=k, m=m, i=i):
+            relative, deepest = carry
+            manifold = jax.tree.map(lambda x: _entry(x, slot)[..., k, :], manifolds)
+            relative, deep = correct_contact(manifold, relative, 0.2, mass=m, inertia=i, one=one)
+            return relative, jnp.minimum(deepest, deep)
+
+        carry = body._replace(x=body.x - cx, y=body.y - cy), jnp.zeros_like(one)
+        carry = at_slot(0, carry) if used is None else lax.fori_loop(0, used, at_slot, carry)
+        body, deepest = carry
+        fits = fits & (deepest >= -3 * SLOP)
+        bodies[leg + 1] = body._replace(x=body.x + cx, y=body.y + cy)
+    for j in SWEEP_ORDER:
+        a, b = JOINT_BODIES[j]
+        bodies[a], bodies[b], fits_j = _correct_joint(j, sides[j], bodies[a], bodies[b], one)
+        fits = fits & fits_j
+    return bodies, jnp.where(fits, 1.0, 0.0)

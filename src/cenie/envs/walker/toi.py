@@ -1,0 +1,355 @@
+"""Continuous collision: a leg that would pass into the ground within a step stops where it first touches.
+
+Box2D does this after the step proper, for each body alone, without its joints, so every leg is a lane of its
+own here. The gap that opens at the joints is closed by the next step.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from cenie.envs.walker.body import HALF_HEIGHT
+from cenie.envs.walker.contact import (
+    SKIN,
+    SLOTS,
+    Manifold,
+    Memory,
+    Things,
+    apart,
+    in_slot,
+    remembered,
+    slots_of,
+    touch,
+    touched_bits,
+)
+from cenie.envs.walker.solver import (
+    SLOP,
+    Contact,
+    Impulses,
+    Placed,
+    contact_of,
+    correct_contact,
+    kept,
+    solve_contact,
+    turned_by,
+)
+
+TARGET = 0.005
+"""The distance at which a leg stops, skins aside."""
+TOLERANCE = 0.00125
+_MOST_STOPS = 8
+_LAST = 1 - 1e-6
+_POSITION_SWEEPS = 20
+_VELOCITY_SWEEPS = 180
+_ADVANCES, _PUSHES, _NARROWINGS = 8, 3, 14
+
+
+class Sweep(NamedTuple):
+    """A straight motion, relative to where the step began, with the body's velocity at its end."""
+
+    start: tuple[Array, Array, Array]
+    motion: tuple[Array, Array, Array]
+    velocity: Float[Array, "3 ..."]
+
+
+class _Axis(NamedTuple):
+    """A direction along which leg and thing are apart: of the ground, or of a side of the leg."""
+
+    on_leg: Array
+    normal: tuple[Array, Array]
+    plane: Array
+
+
+class _Path(NamedTuple):
+    """A sweep of legs with what is needed to follow it."""
+
+    x: Array
+    y: Array
+    cos: Array
+    sin: Array
+    dx: Array
+    dy: Array
+    turn: Array
+
+
+def _path(sweep: Sweep) -> _Path:
+    (x, y, angle), motion = sweep.start, sweep.motion
+    return _Path(x, y, jnp.cos(angle), jnp.sin(angle), *motion)
+
+
+def _pose(path: _Path, t: Array) -> tuple[Array, Array, Array, Array]:
+    return path.x + t * path.dx, path.y + t * path.dy, *turned_by(path.cos, path.sin, t * path.turn)
+
+
+_CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+
+
+def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Array) -> tuple[Array, _Axis]:
+    """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
+    x, y, cos, sin = (kept(each, one) for each in _pose(sweep, t))
+    w, h = half_width, HALF_HEIGHT
+    ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
+    dx, dy = x - things.x, y - things.y
+    u, v = dx * ax + dy * ay, dy * ax - dx * ay
+    # The leg's axes in the frame of the obstacle.
+    c, s = cos * ax + sin * ay, sin * ax - cos * ay
+    best = jnp.full_like(u, jnp.inf)
+    bu = bv = best
+    for sx, sy in _CORNERS:
+        pu, pv = u + sx * w * c - sy * h * s, v + sx * w * s + sy * h * c
+        qu, qv = pu - jnp.clip(pu, -a, a), pv - jnp.clip(pv, -b, b)
+        square = qu * qu + qv * qv
+        closer = square < best
+        best, bu, bv = jnp.where(closer, square, best), jnp.where(closer, qu, bu), jnp.where(closer, qv, bv)
+    on_ground, bu, bv = jnp.sqrt(best), kept(bu, one), kept(bv, one)
+    leg_best = jnp.full_like(u, jnp.inf)
+    lx = ly = leg_best
+    for sx, sy in _CORNERS:
+        ru, rv = sx * a - u, sy * b - v
+        px, py = ru * c + rv * s, rv * c - ru * s
+        qx, qy = px - jnp.clip(px, -w, w), py - jnp.clip(py, -h, h)
+        square = qx * qx + qy * qy
+        closer = square < leg_best
+        leg_best = jnp.where(closer, square, leg_best)
+        lx, ly = jnp.where(closer, qx, lx), jnp.where(closer, qy, ly)
+    on_side, lx, ly = jnp.sqrt(leg_best), kept(lx, one), kept(ly, one)
+    along, across = jnp.abs(c) * w + jnp.abs(s) * h, jnp.abs(s) * w + jnp.abs(c) * h
+    apart = (jnp.abs(u) > a + along) | (jnp.abs(v) > b + across)
+    apart |= (jnp.abs(u * c + v * s) > w + a * jnp.abs(c) + b * jnp.abs(s)) | (
+        jnp.abs(v * c - u * s) > h + a * jnp.abs(s) + b * jnp.abs(c)
+    )
+    on_leg = on_side < on_ground * 0.9999
+    # The closest point of the thing, corner or not, is where it extends most along the normal.
+    nu, nv = bu / on_ground, bv / on_ground
+    nx, ny = nu * ax - nv * ay, nu * ay + nv * ax
+    plane = jnp.abs(nu) * a + jnp.abs(nv) * b + nx * things.x + ny * things.y
+    flat = jnp.abs(ly) > jnp.abs(lx)
+    axis = _Axis(
+        on_leg,
+        (
+            jnp.where(on_leg, jnp.where(flat, 0.0, jnp.sign(lx)), nx),
+            jnp.where(on_leg, jnp.where(flat, jnp.sign(ly), 0.0), ny),
+        ),
+        jnp.where(on_leg, jnp.where(flat, h, w), plane),
+    )
+    distance = kept(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), one)
+    normal = kept(axis.normal[0], one), kept(axis.normal[1], one)
+    return distance, _Axis(axis.on_leg, normal, kept(axis.plane, one))
+
+
+def _deepest(
+    sweep: _Path, half_width: Array, things: Things, axis: _Axis, t: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    """The separation along an axis at a time, and the corner (of leg or obstacle) that has it."""
+    _, _, cos, sin = _pose(sweep, t)
+    ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
+    nx, ny = axis.normal
+    # Of the leg, in its frame: opposite to the normal.
+    corner_x = -jnp.sign(nx * cos + ny * sin) * half_width
+    corner_y = -jnp.sign(ny * cos - nx * sin) * HALF_HEIGHT
+    # Of the obstacle, in the world.
+    mx, my = nx * cos - ny * sin, nx * sin + ny * cos
+    along, across = -jnp.sign(mx * ax + my * ay) * a, -jnp.sign(my * ax - mx * ay) * b
+    point_x, point_y = things.x + along * ax - across * ay, things.y + along * ay + across * ax
+    point = jnp.where(axis.on_leg, point_x, corner_x), jnp.where(axis.on_leg, point_y, corner_y)
+    return _along(sweep, axis, point, t), point
+
+
+def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> Array:
+    """The separation of one corner along an axis at a time."""
+    x, y, cos, sin = _pose(sweep, t)
+    nx, ny = axis.normal
+    px, py = point
+    of_leg = nx * (x + cos * px - sin * py) + ny * (y + sin * px + cos * py)
+    of_ground = (nx * cos - ny * sin) * (px - x) + (nx * sin + ny * cos) * (py - y)
+    return jnp.where(axis.on_leg, of_ground, of_leg) - axis.plane
+
+
+def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
+    """The part of the motion after which a leg first touches each thing; 1 if it does not."""
+    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
+    one = jnp.where(jnp.abs(things.x) < 1e30, 1.0, 0.5)
+    return _first_touch(path, half_width + 0 * things.x, things, one)
+
+
+def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> Array:
+    """Box2D's search, which goes on until it is done; here it has a fixed number of rounds, ample for it.
+
+    Flags are numbers, 0 or 1, because kernels keep those in a form that is easy on the CPU.
+    """
+
+    def advance(_, carry):
+        active, t1, result = carry
+        distance, axis = _closest(path, half_width, things, t1, one)
+        near_enough = distance < TARGET + TOLERANCE
+        result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
+        active = kept(jnp.where(near_enough, 0.0, active), one)
+
+        def push_back(_, carry):
+            inner, active, t1, t2, result = carry
+            s2, point = _deepest(path, half_width, things, axis, t2)
+            point = kept(point[0], one), kept(point[1], one)
+            s2 = kept(s2, one)
+            apart_at_end = (inner > 0) & (s2 > TARGET + TOLERANCE)
+            active = jnp.where(apart_at_end, 0.0, active)
+            arrives = (inner > 0) & ~apart_at_end & (s2 > TARGET - TOLERANCE)
+            t1 = kept(jnp.where(arrives, t2, t1), one)
+            s1 = kept(_along(path, axis, point, t1), one)
+            searching = (inner > 0) & ~apart_at_end & ~arrives
+            fails, stops = searching & (s1 < TARGET - TOLERANCE), searching & (s1 <= TARGET + TOLERANCE)
+            result = jnp.where(stops & ~fails, t1, result)
+            active = kept(jnp.where(stops, 0.0, active), one)
+            inner = kept(jnp.where(searching & ~stops, 1.0, 0.0), one)
+            t2 = _root(path, axis, point, inner, t1, t2, s1, s2, one)
+            return inner, active, t1, t2, result
+
+        carry = active, active, t1, one, result
+        _, active, t1, _, result = lax.fori_loop(0, _PUSHES, push_back, carry)
+        return active, t1, result
+
+    return lax.fori_loop(0, _ADVANCES, advance, (one, 0 * one, one))[2]
+
+
+def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
+    """When the separation is the target: bisection and secant steps in turn."""
+
+    def narrow(count, carry):
+        active, a1, a2, s1, s2, t = carry
+        secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
+        trial = kept(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
+        s = kept(_along(path, axis, point, trial), one)
+        t = jnp.where(active > 0, trial, t)
+        above = s > TARGET
+        searching = active > 0
+        a1, s1 = jnp.where(searching & above, trial, a1), jnp.where(searching & above, s, s1)
+        a2, s2 = jnp.where(searching & ~above, trial, a2), jnp.where(searching & ~above, s, s2)
+        active = jnp.where(jnp.abs(s - TARGET) < TOLERANCE, 0.0, active)
+        return active, a1, a2, s1, s2, t
+
+    return lax.fori_loop(0, _NARROWINGS, narrow, (active, t1, t2, s1, s2, t2))[5]
+
+
+class Stopped(NamedTuple):
+    """Legs at the end of the step: where they are, how they move, and what they touched last."""
+
+    sweep: Sweep
+    bits: Int[Array, "*lanes"]
+    flag: Bool[Array, "*lanes"]
+    memory: Memory
+
+
+def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
+    """Box2D's events as the original reads them: the end of any contact clears the flag of a leg."""
+    ended, begun = bits & ~new_bits, new_bits & ~bits
+    return (ended == 0) & (flag | (begun != 0))
+
+
+def stop_at_ground(
+    legs: Stopped, things: Things, *, half_width: Array, mass: Array, inertia: Array, time_step: float
+) -> Stopped:
+    """All stops of legs within one step, of given inverse masses and inertias.
+
+    Things are seen from where the centres of the legs were when the step began.
+    """
+    one = jnp.where(jnp.abs(legs.sweep.start[2]) < 1e30, 1.0, 0.5)
+
+    def stop(carry):
+        legs, left, ignored, times, count = carry
+        sweep = legs.sweep
+        t = times.min(0)
+        stops = t < _LAST
+        x, y, angle = (start + t * motion for start, motion in zip(sweep.start, sweep.motion))
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        close = apart(things, x, y, cos=cos, sin=sin, half_width=half_width) <= SKIN
+        around = things._replace(x=things.x - x, y=things.y - y)
+        chosen = jnp.stack(slots_of(close, SLOTS), 1)
+        thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
+        found = touch(thing, chosen.any(0), cos, sin, half_width)
+        # A thing that is near but not touched after all is ignored from now on.
+        misses = (times <= t) & ~(chosen & (found.total > 0)).any(1) & stops
+        ignored |= misses
+        missed = misses.any(0)
+        stops &= ~missed
+        bits = touched_bits(found)
+        flag = jnp.where(stops, update_flag(legs.flag, legs.bits, bits), legs.flag)
+        bits = jnp.where(stops, bits, legs.bits)
+        found = found._replace(total=jnp.where(stops, found.total, 0))
+        impulses = jnp.stack(remembered(found, legs.memory), 1)
+        memory = Memory(
+            jnp.where(stops, jnp.stack(found.names, 1), legs.memory.names),
+            jnp.where(stops, impulses, legs.memory.impulses),
+        )
+
+        pushes = jax.tree.map(lambda x: x.astype(t.dtype), found._replace(number=None, names=None))
+        at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
+        used = (found.total > 0).any(1).sum(dtype=jnp.int32)
+        shift = _push_out(at_stop, pushes, mass, inertia, one, used)
+        contacts = contact_of(
+            found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
+        )
+        none = Impulses(*(0 * found.plane,) * 4)
+        velocity = _solve_alone(sweep.velocity, contacts, none, one, used)
+        velocity = jnp.where(stops, velocity, sweep.velocity)
+        left = jnp.where(stops, left * (1 - t), left)
+        start = x + shift.x, y + shift.y, shift.angle
+        motion = left * time_step * velocity
+        onward = Sweep(start, (motion[0], motion[1], motion[2]), velocity)
+        sweep = jax.tree.map(lambda new, old: jnp.where(stops, new, old), onward, sweep)
+        legs = Stopped(sweep, bits, flag, memory)
+        times = jnp.where(ignored, 1.0, first_touch(legs.sweep, half_width, things))
+        return legs, left, ignored, times, count + 1
+
+    ignored = jnp.zeros_like(things.is_box)
+    carry = (
+        legs,
+        jnp.ones_like(half_width),
+        ignored,
+        first_touch(legs.sweep, half_width, things),
+        jnp.int32(0),
+    )
+    return lax.while_loop(lambda carry: (carry[3] < _LAST).any() & (carry[4] < _MOST_STOPS), stop, carry)[0]
+
+
+def _push_out(
+    leg: Placed, manifolds: Manifold, mass: Array, inertia: Array, one: Array, used: Array
+) -> Placed:
+    """Legs that stop are pushed out of what they touch, each until it is."""
+
+    def sweep(_, carry):
+        leg, done = carry
+
+        def push(slot, carry):
+            new, deep = correct_contact(
+                _entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia, one=one
+            )
+            return new, jnp.minimum(carry[1], deep)
+
+        new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
+        new = Placed(*(jnp.where(done > 0, old, fresh) for old, fresh in zip(leg, new)))
+        return new, jnp.where(deepest >= -1.5 * SLOP, 1.0, done)
+
+    return lax.fori_loop(0, _POSITION_SWEEPS, sweep, (leg, 0 * one))[0]
+
+
+def _solve_alone(velocity: Array, contacts: Contact, impulses: Impulses, one: Array, used: Array) -> Array:
+    """Velocities of legs that touch the ground and nothing else."""
+
+    def sweep(_, carry):
+        def solve(slot, carry):
+            velocity, impulses = carry
+            new, velocity = solve_contact(_entry(contacts, slot), _entry(impulses, slot), velocity, one)
+            return velocity, jax.tree.map(
+                lambda all, x: lax.dynamic_update_index_in_dim(all, x, slot, 0), impulses, new
+            )
+
+        return lax.fori_loop(0, used, solve, carry)
+
+    return lax.fori_loop(0, _VELOCITY_SWEEPS, sweep, (velocity, impulses))[0]
+
+
+def _entry(tree: PyTree, slot: Array) -> PyTree:
+    """Slots are the last axis but one."""
+    return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, x.ndim - 2, keepdims=False), tree)

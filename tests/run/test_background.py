@@ -1,0 +1,82 @@
+"""A cycle is compiled while the run does something else, and only if there is a cycle to come."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jax.stages import Lowered
+from rich.console import Console
+
+from cenie.run import train as training
+from cenie.run.build import CompiledCycles, build, compiled_cycles, place
+from cenie.run.checkpoint import digest
+from cenie.run.directory import RunDirectory
+from cenie.run.progress import Progress
+from cenie.teach.cycle import cycles, init
+from tests.tiny import tiny
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """When a training begins to compile the cycle, evaluates and runs cycles."""
+    found: list[str] = []
+    for owner, name in ((CompiledCycles, "begin_to_compile"), (training, "_evaluate"), (training, "_chunk")):
+        function = getattr(owner, name)
+
+        def noted(*arguments, name=name, function=function, **named):
+            found.append(name)
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, noted)
+    return found
+
+
+def train(path: Path, updates: int) -> None:
+    config = tiny("dr", updates=updates)
+    with Progress(Console(quiet=True), config.updates) as progress:
+        training.train(config, RunDirectory(path), progress, resume=False)
+
+
+def test_the_untrained_student_is_evaluated_while_the_cycle_is_compiled(events: list[str], tmp_path: Path):
+    train(tmp_path / "run", updates=1)
+    assert events[:3] == ["begin_to_compile", "_evaluate", "_chunk"]
+
+
+def test_a_run_without_updates_compiles_no_cycle(events: list[str], tmp_path: Path):
+    train(tmp_path / "run", updates=0)
+    assert events == ["_evaluate"]
+
+
+def test_what_goes_wrong_in_the_background_is_raised_where_the_program_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    _, setup = build(tiny("dr"))
+    state = place(setup, init(setup, 0))
+    advance = compiled_cycles(setup, 1)
+    monkeypatch.setattr(Lowered, "compile", fail)
+    advance.begin_to_compile(state)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        advance(state, 1)
+
+
+def test_cycles_of_the_library_are_those_of_a_run():
+    _, setup = build(tiny("plr-robust"))
+    state = place(setup, init(setup, 0))
+    ours, counters, metrics, record = cycles(setup, state, count=4, updates=100)
+    theirs, *found = compiled_cycles(setup, 4)(state, 100)
+    assert digest(ours) == digest(theirs)
+    np.testing.assert_array_equal(counters.cycles, [1, 2, 3, 4])
+    assert {name: values.shape for name, values in metrics.items()} == dict.fromkeys(found[1], (4,))
+    assert record.levels["id"].shape == (4, 1, 4)
+
+
+def test_without_an_update_to_come_no_cycle_is_run():
+    _, setup = build(tiny("dr"))
+    state = place(setup, init(setup, 0))
+    after, counters, metrics, record = cycles(setup, state, count=4, updates=0)
+    assert digest(after) == digest(state)
+    assert counters.cycles.shape == (0,)
+    assert (metrics, record.levels, record.points) == ({}, {}, None)
