@@ -39,7 +39,7 @@ from cenie.teach.curriculum import REPLAY
 from cenie.teach.cycle import Setup, TrainState, cycle, init, play
 from cenie.teach.novelty import Experience
 
-EXACT = {"silhouette_rows": None, "max_points": None, "screening_steps": None}
+EXACT = {"silhouette_rows": None, "screening_steps": None}
 CHANGES = {"run.recorded_points": 0, "teacher.replay.min_fill": 0.1}
 """Replay begins early, so that a run of minutes has replays; the buffer still has room for 4,000 levels."""
 EAGER = {"paper": {"student.ppo.learning_rate": 1e-3}}
@@ -62,8 +62,8 @@ class Nothing:
         return jnp.zeros(len(experience.points.valid))
 
     def memory(self, state: Any, experience: Experience) -> dict[str, jax.Array]:
-        kept = self.remembered(experience.points.values.shape[1:])
-        count = len(experience.points.valid)
+        count, points, numbers = experience.points.values.shape
+        kept = self.remembered((points, numbers))
         return {name: jnp.zeros((count, *what.shape)) for name, what in kept.items()}
 
     def learn(self, state: Any, experience: Experience, **_: Any) -> Any:
@@ -110,6 +110,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
 
     def labelled(window: coverage.CoverageState) -> tuple[jax.Array, jax.Array]:
         points = window.points.reshape(-1, window.points.shape[-1])
+        points = points[:: max(1, len(points) // (config.max_points or len(points)))]
         rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
         everything = jnp.ones(len(points), bool)
         return points, mixture.fit_sizes(key, points, everything, sizes=finalists_range, rules=rules).labels
