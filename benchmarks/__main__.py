@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
-ALL = ("maze_stepping", "walker_stepping", "ppo_update", "buffer_insert", "coverage", "start")
+ALL = (
+    "maze_stepping",
+    "walker_stepping",
+    "ppo_update",
+    "buffer_insert",
+    "coverage",
+    "cycle_profile",
+    "start",
+)
 
 for name in sys.argv[1:] or ALL:
     print(f"== {name}", flush=True)

@@ -137,7 +137,7 @@ def whole_step(
     """What CENIE adds to a replay cycle: score the levels, push them, fit and choose."""
     valid = jnp.ones(features.shape[:2], bool)
     scores = coverage.novelty(config, state, features, valid)
-    return coverage.fit(config, coverage.push(state, features, valid), key, mesh), scores
+    return coverage.fit(config, coverage.push(state, features, valid), key, mesh=mesh), scores
 
 
 def next_to_learning(domain: Domain, logged: jax.Array) -> dict[str, Any]:

@@ -34,17 +34,18 @@ def test_shared_rows_come_back_in_their_order(count: int) -> None:
     np.testing.assert_array_equal(found["half"], np.arange(count) / 2.0)
 
 
-@pytest.mark.parametrize("count", [1, 4, 5])
-def test_each_row_is_counted_once_in_a_sum(count: int) -> None:
-    """Devices get equally many rows, so that one of them may get a copy."""
+@pytest.mark.parametrize("when", [True, False])
+def test_what_the_first_device_finds_is_everywhere(when: bool) -> None:
+    def find(rows: jax.Array) -> dict[str, jax.Array]:
+        return {"sum": rows.sum(), "flags": rows > 1.0, "nan": rows / 0.0, "count": jnp.int32(len(rows))}
 
-    def total(real: jax.Array, rows: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(real, rows, 0.0))
-
-    found = jax.jit(
-        lambda rows: devices.side_by_side(MESH, lambda team, rows: devices.summed(team, total, rows), rows)
-    )(jnp.arange(1.0, count + 1))
-    assert float(found) == count * (count + 1) / 2
+    rows = jnp.array([0.0, 1.0, -2.0])
+    found = jax.jit(lambda when, rows: devices.on_first_device(MESH, when, find, rows))(
+        jnp.asarray(when), rows
+    )
+    expected = find(rows) if when else jax.tree.map(jnp.zeros_like, find(rows))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert all(leaf.is_fully_replicated for leaf in jax.tree.leaves(found))
 
 
 def test_devices_work_on_different_rows() -> None:

@@ -166,6 +166,35 @@ def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: An
     )(*arguments)
 
 
+def on_first_device(mesh: Mesh | None, when: jax.Array, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, computed by the first device of the mesh alone; every device gets the result.
+
+    Zeros, and no work, where not `when`. For work that could only be shared out with exchanges in its loops.
+    Host devices have one pool of threads, so that the first one may use the cores of all while these wait.
+    The one exchange stands behind the condition, so that no device can miss it.
+    """
+    traced = jax.jit(function)
+
+    def if_due(due: jax.Array, *arguments: Any) -> Any:
+        shapes = jax.eval_shape(traced, *arguments)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return lax.cond(due, traced, lambda *_: nothing, *arguments)
+
+    if mesh is None:
+        return if_due(when, *arguments)
+    (axis,) = mesh.axis_names
+
+    def on_each(when: jax.Array, *arguments: Any) -> Any:
+        result = if_due(when & (lax.axis_index(axis) == 0), *arguments)
+        # The others add zeros. Flags are added as numbers.
+        numbers = jax.tree.map(lambda leaf: leaf + jnp.zeros((), jnp.int8), result)
+        return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), lax.psum(numbers, axis), result)
+
+    in_full = PartitionSpec()
+    each = jax.shard_map(on_each, mesh=mesh, in_specs=in_full, out_specs=in_full, check_vma=False)
+    return each(when, *arguments)
+
+
 def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) -> Any:
     """`function(*rows)` of trees whose arrays have a leading axis of rows, as has every array it returns.
 
@@ -181,14 +210,6 @@ def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) ->
         return all_parts.reshape(-1, *part.shape[1:])[:count]
 
     return jax.tree.map(joined, parts)
-
-
-def summed(devices: Devices | None, function: Callable[..., jax.Array], *rows: jax.Array) -> jax.Array:
-    """The sum over rows `function(mask, *rows)`; it must count only those rows whose `mask` is true."""
-    if devices is None:
-        return function(jnp.ones(rows[0].shape[0], bool), *rows)
-    own, mask = _own(devices, rows)
-    return lax.psum(function(mask, *own), devices.axis)
 
 
 def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:

@@ -40,7 +40,7 @@ class MixtureConfig:
     silhouette_rows: int | None = setting(256, minimum=1, maximum=10**8)
     # All sizes take so many steps, and are compared by rough silhouettes of so many points, drawn uniformly.
     # Only the best go on: at most so many, and within the margin. None: all go on, as in the paper.
-    screening_steps: int | None = setting(4, minimum=1, maximum=10**6)
+    screening_steps: int | None = setting(2, minimum=1, maximum=10**6)
     screening_points: int = setting(2048, minimum=1, maximum=10**8)
     screening_candidates: int = setting(4, minimum=1, maximum=1000)
     screening_margin: float = setting(0.05, minimum=0.0, maximum=1e30)

@@ -4,13 +4,14 @@ Pure functions over a frozen state of fixed shapes. Settings are static; the res
 novel if its trajectory is unlikely under the density, so it must be scored before it is pushed.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from cenie.devices import Devices, side_by_side
+from cenie.devices import on_first_device
 from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
@@ -88,30 +89,34 @@ def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> Coverag
 
 
 def fit(
-    config: CoverageConfig, state: CoverageState, key: jax.Array, mesh: Mesh | None = None
+    config: CoverageConfig,
+    state: CoverageState,
+    key: jax.Array,
+    *,
+    due: bool | jax.Array = True,
+    mesh: Mesh | None = None,
 ) -> CoverageState:
-    """Fit the model to the window; the old one stays if that fails. Consumes the key.
+    """Fit the model to the window if that is `due`; the old one stays if it fails. Consumes the key.
 
-    With a `mesh` of one axis its devices share the work.
+    Of the devices of a `mesh` the first one does the work, and the others get the result.
     """
 
-    def fit_on(
-        devices: Devices | None, points: jax.Array, valid: jax.Array, model: Any, key: jax.Array
-    ) -> Fitted:
+    def fit_to(points: jax.Array, valid: jax.Array, model: Any, key: jax.Array) -> Fitted:
         draw_key, fit_key = jax.random.split(key)
         points, valid = points.reshape(-1, points.shape[-1]), valid.reshape(-1)
         count = _points_to_fit(config, valid.size)
         if count < valid.size:
             index, valid = drawn(draw_key, valid, count)
             points = jnp.where(valid[:, None], points[index], 0.0)
-        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model, devices=devices)
+        return model_of(config).fit(config, fit_key, points, valid=valid, previous=model)
 
-    new = side_by_side(mesh, fit_on, state.points, state.valid, state.model, key)
+    due = jnp.asarray(due)
+    new = on_first_device(mesh, due, fit_to, state.points, state.valid, state.model, key)
     return state._replace(
         model=jax.tree.map(lambda fresh, old: jnp.where(new.ok, fresh, old), new.model, state.model),
         fitted=state.fitted | new.ok,
-        failed_fits=state.failed_fits + ~new.ok,
-        diagnostics=new.diagnostics,
+        failed_fits=state.failed_fits + (due & ~new.ok),
+        diagnostics=jax.tree.map(partial(jnp.where, due), new.diagnostics, state.diagnostics),
     )
 
 

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cenie.devices import Devices
 from cenie.novelty.config import DistillationConfig
 from cenie.novelty.interface import Fitted
 
@@ -58,7 +57,6 @@ def fit(
     *,
     valid: jax.Array,
     previous: DistillationModel,
-    devices: Devices | None = None,
 ) -> Fitted:
     """Train a predictor on the valid ones of clean points [n, d]. Consumes the key.
 

@@ -22,9 +22,8 @@ class CoverageModel(NamedTuple):
 
     Its settings are a record of its own.
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
-    `fit(config, key, points [n, d], *, valid [n], previous, devices=None)` never raises and may look at the
-    previous model. Points are finite, and zero where they are not valid; there may be no valid point at
-    all. Every device has all points and must return the same; it may share out work (see `cenie.devices`).
+    `fit(config, key, points [n, d], *, valid [n], previous)` never raises and may look at the previous model.
+    Points are finite, and zero where they are not valid; there may be no valid point at all.
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
     finite for points that are not.
     """

@@ -6,7 +6,7 @@ carried along, the others go on in smaller groups, the largest mixtures first.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cenie.devices import Devices, shared
 from cenie.novelty import kmeans
 from cenie.novelty.config import CovarianceName
 from cenie.novelty.covariance import ONE_POINT, SHAPES, Assigned, Shape
@@ -136,24 +135,20 @@ def begin(
     chain: kmeans.Chain,
     sizes: range,
     previous: tuple[Mixture, jax.Array] | None = None,
-    devices: Devices | None = None,
 ) -> Progress:
-    """First mixtures of all sizes, smallest first, from one chain of centres.
+    """First mixtures of all sizes from one chain of centres, the largest first.
 
     Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
-    mixtures [m, ...] to start from instead, for those sizes where its mask [m] is true. The work is shared
-    out over `devices`, if there are several.
+    mixtures [m, ...] to start from instead, the smallest first, for those sizes where its mask [m] is true.
     """
     centres, labels = problem.points[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
-    around_centres = partial(_from_labels, problem, centres, widths=_dealt(sizes[::-1], devices))
-    largest_first = shared(devices, around_centres, labels[::-1], jnp.array(sizes[::-1]))
-    mixtures = jax.tree.map(lambda leaf: leaf[::-1], largest_first)
+    mixtures = _from_labels(problem, centres, labels, sizes)
     if previous is not None:
         old, known = previous
         mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
     possible = jnp.array(sizes) <= chain.distinct
     nothing = jnp.zeros(len(sizes), jnp.int32)
-    return Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible)
+    return turned(Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
 
 
 def advance(
@@ -163,29 +158,41 @@ def advance(
     *,
     iterations: int | jax.Array,
     most: Sequence[int],
-    devices: Devices | None = None,
+    together: Sequence[int] | None = None,
 ) -> Progress:
     """Fit those mixtures that are `wanted` [m] until they are done or have taken so many steps in all.
 
-    `most` [m] are the most components that the largest mixture, the second largest and so on may have. The
-    mixtures are shared out over `devices`, if there are several.
+    `most` [m] are the most components that each may have; none may have more than the one before. `together`
+    are the numbers of mixtures that take their steps side by side, as long as there are so many.
     """
-    widths = _dealt(most, devices)
+    groups = problem.shape.group_sizes if together is None else together
+    groups = sorted({min(group, len(most)) for group in groups}, reverse=True)
 
-    def converge(progress: Progress, wanted: jax.Array) -> Progress:
-        return _converged(problem, progress, wanted, iterations, widths)
+    def is_idle(progress: Progress) -> jax.Array:
+        return progress.done | ~wanted | (progress.iterations >= iterations)
 
-    # Wanted ones first, from the largest to the smallest: so they are spread evenly over the devices, and the
-    # largest that can be left on any device is known when the program is compiled.
-    return _largest_first(devices, converge, progress, wanted, first=wanted & ~progress.done)
+    def step(progress: Progress, together: int) -> Progress:
+        """One step of the first mixtures that are not idle."""
+        idle = is_idle(progress)
+        index = jnp.argsort(idle, stable=True)[:together]
+        old = jax.tree.map(lambda leaf: leaf[index], progress)
+        new = _step(problem, old, most[:together])
+        kept = jax.tree.map(partial(rows_where, idle[index]), old, new)
+        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, kept)
+
+    for group in groups:
+        least = 1 if group == groups[-1] else group
+        progress = lax.while_loop(
+            lambda progress, least=least: jnp.sum(~is_idle(progress)) >= least,
+            partial(step, together=group),
+            progress,
+        )
+    return progress
 
 
-def judge(problem: Problem, progress: Progress, most: Sequence[int], devices: Devices | None = None) -> Fits:
+def judge(problem: Problem, progress: Progress, most: Sequence[int]) -> Fits:
     """Label the points of the problem, and say how likely they are, by each mixture; `most` as before."""
-    widths = _dealt(most, devices)
-    labels, log_likelihood = _largest_first(
-        devices, lambda progress: _judged(problem, progress.mixtures, widths), progress
-    )
+    labels, log_likelihood = _judged(problem, progress.mixtures, most)
     ok = progress.possible
     for leaf in (log_likelihood, progress.mixtures.offsets, progress.mixtures.whitening):
         ok &= jnp.isfinite(leaf).reshape(len(ok), -1).all(axis=1)
@@ -207,7 +214,12 @@ def fit_sizes(
     progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
     everything = jnp.ones(len(sizes), bool)
     progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
-    return judge(problem, progress, most)
+    return turned(judge(problem, progress, most))
+
+
+def turned(rows: Any) -> Any:
+    """Mixtures from the largest to the smallest, or back: the rows of a tree in the opposite order."""
+    return jax.tree.map(lambda leaf: leaf[::-1], rows)
 
 
 def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
@@ -221,57 +233,6 @@ def log_density(mixture: Mixture, points: jax.Array, covariance: CovarianceName)
 def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> int:
     """How many free numbers describe a mixture."""
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
-
-
-def _dealt(most: Sequence[int], devices: Devices | None) -> Sequence[int]:
-    """The most components that the mixtures of one device have, if they are dealt out from the largest."""
-    return most if devices is None else most[:: devices.number]
-
-
-def _largest_first(
-    devices: Devices | None, function: Callable[..., Any], progress: Progress, *rows: Any, first: Any = None
-) -> Any:
-    """`function(progress, *rows)` of arrays [m, ...], in which the mixtures are sorted by size while it runs.
-
-    Mixtures of which `first` [m] is true come before all others.
-    """
-    sizes = jnp.sum(progress.mixtures.log_weights > -jnp.inf, axis=1)
-    order = jnp.lexsort((-sizes,) if first is None else (-sizes, ~first))
-    sorted_rows = jax.tree.map(lambda leaf: leaf[order], (progress, *rows))
-    results = shared(devices, function, *sorted_rows)
-    return jax.tree.map(lambda leaf: leaf[jnp.argsort(order)], results)
-
-
-def _converged(
-    problem: Problem,
-    progress: Progress,
-    wanted: jax.Array,
-    iterations: int | jax.Array,
-    widths: Sequence[int],
-) -> Progress:
-    """The wanted mixtures after as many steps as each needs, up to so many.
-
-    Of the mixtures that are to go on, number i has at most `widths[i]` components, and none is larger than
-    the one before.
-    """
-    count = wanted.shape[0]
-
-    def is_idle(progress: Progress) -> jax.Array:
-        return progress.done | ~wanted | (progress.iterations >= iterations)
-
-    def advance(progress: Progress, together: int) -> Progress:
-        """One step of the first `together` mixtures that are not idle."""
-        index = jnp.argsort(is_idle(progress), stable=True)[:together]
-        new = _step(problem, jax.tree.map(lambda leaf: leaf[index], progress), widths[:together])
-        return jax.tree.map(lambda old, new: old.at[index].set(new), progress, new)
-
-    for together in sorted({min(group, count) for group in problem.shape.group_sizes}, reverse=True):
-        progress = lax.while_loop(
-            lambda progress, least=together: jnp.sum(~is_idle(progress)) >= least,
-            partial(advance, together=together),
-            progress,
-        )
-    return progress
 
 
 def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progress:
@@ -357,28 +318,23 @@ def _from_labels(
     problem: Problem,
     centres: jax.Array,
     labels: jax.Array,
-    sizes: jax.Array,
-    widths: Sequence[int],
+    sizes: Sequence[int],
 ) -> Mixture:
     """Mixtures [m, ...] around the first centres, each component spread as the points of its label.
 
-    Mixture i has `sizes[i]` components, at most `widths[i]`; `labels` are [m, n].
+    Mixture i has `sizes[i]` components; `labels` are [m, n].
     """
-    shape, (count, dimensions) = problem.shape, centres.shape
-    owner, place = _columns(widths)
-    present = jnp.asarray(place) < sizes[owner]
-    middles = rows_where(present, centres[place], jnp.zeros_like(centres[place]))
+    count, dimensions = centres.shape
+    owner, place = _columns(sizes)
     members = (jnp.asarray(place)[:, None] == labels[owner]) & problem.valid
     members = members.astype(problem.points.dtype)
     counts = row_sums(members)
-    offsets, whitening = _estimates(problem, Assigned(members, counts, middles), widths)
-    if shape.per_component:
-        whitening = rows_where(present, whitening, shape.unit(*offsets.shape))
-    log_weights = _log_weights(counts, problem.total, present)
+    offsets, whitening = _estimates(problem, Assigned(members, counts, centres[place]), sizes)
+    log_weights = _log_weights(counts, problem.total, jnp.ones(len(place), bool))
     blank = empty(count, dimensions, problem.rules.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
-    blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(widths), *leaf.shape)), blank)
+    blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(sizes), *leaf.shape)), blank)
     origins = jnp.broadcast_to(problem.origin, blanks.origin.shape)
-    return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, widths)
+    return _stacked(problem, Mixture(origins, log_weights, offsets, whitening), blanks, sizes)
 
 
 # Packed mixtures: the components of all of them in one row [c, ...], each with only as many as its width.

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cenie.devices import Devices
 from cenie.novelty.config import NeighboursConfig
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre, drawn
@@ -36,7 +35,6 @@ def fit(
     *,
     valid: jax.Array,
     previous: NeighboursModel,
-    devices: Devices | None = None,
 ) -> Fitted:
     """Keep points, drawn uniformly if there are too many. Diagnostics: how many are `kept`."""
     origin = centre(points, valid)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cenie.devices import Devices
 from cenie.novelty import selection
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
@@ -43,7 +42,6 @@ def fit(
     *,
     valid: jax.Array,
     previous: PcaModel,
-    devices: Devices | None = None,
 ) -> Fitted:
     """Turn the valid ones of clean points [n, d] to their principal axes and fit mixtures there.
 
@@ -57,7 +55,7 @@ def fit(
     axes = _signed(directions[:, ::-1][:, :kept])
     variances = jnp.maximum(variances[::-1], 0.0)
     noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
-    inner = selection.fit(config, key, inside @ axes, valid=valid, previous=previous.inner, devices=devices)
+    inner = selection.fit(config, key, inside @ axes, valid=valid, previous=previous.inner)
     explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
     return Fitted(
         model=PcaModel(origin, axes, noise, inner.model),

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cenie.devices import Devices
 from cenie.novelty import kmeans, mixture
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
@@ -44,7 +43,6 @@ def fit(
     *,
     valid: jax.Array,
     previous: MixtureModel,
-    devices: Devices | None = None,
 ) -> Fitted:
     """Fit every size to the valid ones of clean points [n, d] and choose one. Consumes the key.
 
@@ -57,16 +55,14 @@ def fit(
     rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
     problem = mixture.pose(points, valid, rules)
     chain = kmeans.chain(fit_key, problem.points, valid, sizes[-1])
-    progress = mixture.begin(problem, chain, sizes, previous.starts, devices)
+    progress = mixture.begin(problem, chain, sizes, previous.starts)
     if _screens(config):
-        judged = _screened(config, draw_key, score_key, problem, progress, devices)
+        judged = _screened(config, draw_key, score_key, problem, progress)
     else:
         everything, most = jnp.ones(len(sizes), bool), sizes[::-1]
-        progress = mixture.advance(
-            problem, progress, everything, iterations=rules.max_iterations, most=most, devices=devices
-        )
-        fits = mixture.judge(problem, progress, most, devices)
-        judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes, devices), fits.ok)
+        progress = mixture.advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
+        fits = mixture.turned(mixture.judge(problem, progress, most))
+        judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes), fits.ok)
     fits = judged.fits
     best = jnp.argmax(jnp.where(judged.eligible, judged.scores, -jnp.inf))
     chosen = jax.tree.map(lambda leaf: leaf[best], fits.mixtures)
@@ -106,17 +102,20 @@ def _screened(
     score_key: jax.Array,
     problem: Problem,
     progress: Progress,
-    devices: Devices | None,
 ) -> _Judged:
     """Let all sizes take a few steps, and only those go on whose rough silhouettes are then the best."""
     sizes, steps = sizes_of(config), config.screening_steps
     assert steps is not None
     most, everything = sizes[::-1], jnp.ones(len(sizes), bool)
-    progress = mixture.advance(problem, progress, everything, iterations=steps, most=most, devices=devices)
+    # Every group is a loop to be compiled: all sizes take the same steps, and finalists are few.
+    groups = problem.shape.group_sizes
+    progress = mixture.advance(
+        problem, progress, everything, iterations=steps, most=most, together=groups[:1]
+    )
     count = min(config.screening_points, len(problem.points))
     sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
-    rough = mixture.judge(sample, progress, most, devices)
-    rough_scores = rough_silhouettes(sample.points, rough.labels, sizes, sample.valid, devices)
+    rough, progress = mixture.turned((mixture.judge(sample, progress, most), progress))
+    rough_scores = rough_silhouettes(sample.points, rough.labels, sizes, sample.valid)
     rough_scores = jnp.where(rough.ok, rough_scores, -jnp.inf)
     # The best few, in the order of their sizes from the largest: so the most components of each are known.
     few = most[: config.screening_candidates]
@@ -124,10 +123,10 @@ def _screened(
     wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
     finalists = jax.tree.map(lambda leaf: leaf[index], progress)
     finalists = mixture.advance(
-        problem, finalists, wanted, iterations=config.max_iterations, most=few, devices=devices
+        problem, finalists, wanted, iterations=config.max_iterations, most=few, together=groups[-2:]
     )
-    fits = mixture.judge(problem, finalists, few, devices)
-    scores = _scores(config, score_key, problem, fits, few, devices)
+    fits = mixture.judge(problem, finalists, few)
+    scores = _scores(config, score_key, problem, fits, few)
     eligible = fits.ok & wanted
 
     def put_back(all_sizes: jax.Array, finalists: jax.Array) -> jax.Array:
@@ -146,11 +145,10 @@ def _scores(
     problem: Problem,
     fits: Fits,
     sizes: Sequence[int],
-    devices: Devices | None,
 ) -> jax.Array:
     """Higher is better [m]; of equal scores the smaller size wins."""
     if config.selection == "silhouette":
-        how = {"valid": problem.valid, "key": key, "rows": config.silhouette_rows, "devices": devices}
+        how = {"valid": problem.valid, "key": key, "rows": config.silhouette_rows}
         return silhouettes(problem.points, fits.labels, sizes, **how)
     dimensions = problem.points.shape[1]
     parameters = jnp.array([mixture.count_parameters(k, dimensions, config.covariance) for k in sizes])

@@ -10,7 +10,6 @@ tells how far they are in the other. On the states of a maze student this divide
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from cenie.devices import Devices, shared, summed
 from cenie.novelty.points import centre, drawn
 from cenie.novelty.precision import in_double_precision
 
@@ -28,7 +26,7 @@ _TILE = 1024
 _ROUNDING = 8.0
 """Squared distances below so many units in the last place of the squared lengths are of equal points."""
 
-_SMALLEST_SHARE = 0.2
+_SMALLEST_SHARE = 0.05
 """Of the mean squared length: in single precision, squared distances that decide a score must be as large."""
 
 
@@ -40,28 +38,23 @@ def silhouettes(
     valid: jax.Array,
     key: jax.Array | None = None,
     rows: int | None = None,
-    devices: Devices | None = None,
 ) -> jax.Array:
     """The mean silhouette [m] of each labeling [m, n] of the valid ones of clean points [n, d].
 
     Labeling i has labels below `clusters[i]`, some of which may be absent. A point alone in its cluster
     counts 0; a labeling with fewer than two clusters present gets -1. With `rows` the exact scores of that
     many points, drawn with the key and the same for all labelings, give an unbiased estimate of the mean
-    over all. The work is shared out over `devices`, if there are several.
+    over all.
     """
     clustering = _clustered(points, labels, clusters, valid)
     if rows is None or rows >= points.shape[0]:
-        sums = _sums_between_all(clustering, devices)
-        scores = shared(devices, partial(_scores_of_sums, clustering), sums.T, clustering.labels)
+        scores = _scores_of_sums(clustering, _sums_between_all(clustering), clustering.labels)
         return _where_compared(clustering, _mean_over(scores, valid))
     assert key is not None, "rows are drawn with a key"
     index, taken = drawn(key, valid, rows)
-
-    def exact(rows: jax.Array, index: jax.Array, labels: jax.Array) -> jax.Array:
-        return _scores_of_sums(clustering, _sums_from_rows(rows, index, clustering).T, labels)
-
-    scores = shared(devices, exact, clustering.points[index], index, clustering.labels[index])
-    relatives = _rough_scores(clustering, devices)
+    sums = _sums_from_rows(clustering.points[index], index, clustering)
+    scores = _scores_of_sums(clustering, sums, clustering.labels[index])
+    relatives = _rough_scores(clustering)
     correction = _mean_over(relatives, valid) - _mean_over(relatives[index], taken)
     return _where_compared(clustering, _mean_over(scores, taken) + correction)
 
@@ -71,11 +64,10 @@ def rough_silhouettes(
     labels: jax.Array,
     clusters: Sequence[int],
     valid: jax.Array,
-    devices: Devices | None = None,
 ) -> jax.Array:
     """The same with root mean squares in place of mean distances: some hundredths off, and far cheaper."""
     clustering = _clustered(points, labels, clusters, valid)
-    return _where_compared(clustering, _mean_over(_rough_scores(clustering, devices), valid))
+    return _where_compared(clustering, _mean_over(_rough_scores(clustering), valid))
 
 
 class _Clustering(NamedTuple):
@@ -138,9 +130,9 @@ def _is_single_enough(
 
 
 def _scores_of_sums(clustering: _Clustering, sums: jax.Array, labels: jax.Array) -> jax.Array:
-    """The scores [r, m] of points with these labels [r, m] from their sums of distances [r, c]."""
+    """The scores [r, m] of points with these labels [r, m] from their sums of distances [c, r]."""
     own = _members(labels, clustering.clusters)
-    return _scores(_per_member(sums.T, own, clustering), own, clustering).T
+    return _scores(_per_member(sums, own, clustering), own, clustering).T
 
 
 def _per_member(sums: jax.Array, own: jax.Array, clustering: _Clustering) -> jax.Array:
@@ -178,19 +170,15 @@ def _score(means: jax.Array, own: jax.Array, sizes: jax.Array) -> jax.Array:
     return jnp.where(compared, (outer - inner) / jnp.where(compared, larger, 1.0), 0.0)
 
 
-def _rough_scores(clustering: _Clustering, devices: Devices | None) -> jax.Array:
+def _rough_scores(clustering: _Clustering) -> jax.Array:
     """The scores [n, m] of all points by root mean squares, which follow from the clusters' moments."""
-
-    def scores(points: jax.Array, labels: jax.Array) -> jax.Array:
-        sums = lax.cond(
-            clustering.single,
-            lambda: _sums_of_squares(points, clustering.sizes, clustering.sums, clustering.squares),
-            lambda: _double_sums_of_squares(points, clustering.points, clustering.members),
-        )
-        own = _members(labels, clustering.clusters)
-        return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering).T
-
-    return shared(devices, scores, clustering.points, clustering.labels)
+    points, own = clustering.points, clustering.members
+    sums = lax.cond(
+        clustering.single,
+        lambda: _sums_of_squares(points, clustering.sizes, clustering.sums, clustering.squares),
+        lambda: _double_sums_of_squares(points, points, own),
+    )
+    return _scores(jnp.sqrt(jnp.maximum(_per_member(sums, own, clustering), 0.0)), own, clustering).T
 
 
 def _sums_of_squares(rows: jax.Array, sizes: jax.Array, sums: jax.Array, squares: jax.Array) -> jax.Array:
@@ -219,7 +207,7 @@ def _where_compared(clustering: _Clustering, means: jax.Array) -> jax.Array:
     return jnp.where(present >= 2, means, -1.0)
 
 
-def _sums_between_all(clustering: _Clustering, devices: Devices | None) -> jax.Array:
+def _sums_between_all(clustering: _Clustering) -> jax.Array:
     """Sums of distances [c, n] from every point to the members of every cluster.
 
     Every pair of tiles is visited once; its distances serve the points of both.
@@ -230,19 +218,16 @@ def _sums_between_all(clustering: _Clustering, devices: Devices | None) -> jax.A
     ahead, behind = np.tril_indices(points.shape[0] // tile)
 
     def visit(sums: jax.Array, pair: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
-        real, i, j = pair[0], pair[1] * tile, pair[2] * tile
-        here, there = jnp.arange(tile) + i, jnp.arange(tile) + j
-        same = ~real | (here[:, None] == there)
+        i, j = pair[0] * tile, pair[1] * tile
+        same = (jnp.arange(tile) + i)[:, None] == jnp.arange(tile) + j
         distances = _distances(clustering, _tile(points, i, tile, 0), _tile(points, j, tile, 0), same)
         forth = _tile(sums, i, tile, 1) + _tile(members, j, tile, 1) @ distances.T
         sums = lax.dynamic_update_slice_in_dim(sums, forth, i, 1)
         back = jnp.where(i == j, 0.0, _tile(members, i, tile, 1) @ distances)
         return lax.dynamic_update_slice_in_dim(sums, _tile(sums, j, tile, 1) + back, j, 1), None
 
-    def sums_over(*pairs: jax.Array) -> jax.Array:
-        return lax.scan(visit, jnp.zeros_like(members), pairs)[0]
-
-    return summed(devices, sums_over, jnp.asarray(ahead), jnp.asarray(behind))[:, :count]
+    pairs = jnp.asarray(ahead), jnp.asarray(behind)
+    return lax.scan(visit, jnp.zeros_like(members), pairs)[0][:, :count]
 
 
 def _sums_from_rows(rows: jax.Array, index: jax.Array, clustering: _Clustering) -> jax.Array:

@@ -6,6 +6,7 @@ the window themselves.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -103,11 +104,10 @@ class CenieNovelty:
         if isinstance(self.stored, Relative):
             reference = self._reference(state, experience, self._measured(state, experience))
 
-        def push() -> CoverageState:
-            window = coverage.push(state.coverage, experience.points.values, experience.points.valid)
-            return jax.lax.cond(due, lambda: coverage.fit(self.coverage, window, key, mesh), lambda: window)
-
-        window = jax.lax.cond(enters, push, lambda: state.coverage)
+        # Where devices exchange points or results, no condition may stand around it.
+        pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
+        window = jax.tree.map(partial(jnp.where, enters), pushed, state.coverage)
+        window = coverage.fit(self.coverage, window, key, due=due, mesh=mesh)
         return CenieState(window, state.pushes + enters, due, reference)
 
     def rescore(

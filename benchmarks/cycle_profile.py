@@ -1,0 +1,237 @@
+"""Where the time of a replay cycle of `plr-cenie` goes, part by part.
+
+    python -m benchmarks.cycle_profile [--presets paper quick] [--updates 40] [--rounds 8]
+
+A student is trained in a real run on one host device per core. The states of the run before its last replays
+are kept, and everything begins from them, so that points, windows and models are those of training. All parts
+and whole cycles run in one process and take turns, after a call to warm up. Seconds are CPU time of all
+threads, because that depends least on what else the machine does; means over the states, since a fit takes
+as long as its points want.
+
+The share of novelty is what the cycle saves with a novelty that does nothing. The parts are programs of their
+own, in which the compiler cannot merge as much as in one, so that they do not add up to the cycle.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cenie.novelty import coverage, kmeans, mixture
+from cenie.novelty.config import MixtureConfig
+from cenie.novelty.selection import sizes_of
+from cenie.novelty.silhouette import silhouettes
+from cenie.run.build import build, place
+from cenie.run.presets import preset
+from cenie.student.features import state_action_features
+from cenie.student.ppo import learn
+from cenie.teach.buffer import BufferState, Remembered, levels_at
+from cenie.teach.cenie import CenieNovelty
+from cenie.teach.curriculum import REPLAY
+from cenie.teach.cycle import Setup, TrainState, cycle, init, play
+from cenie.teach.novelty import Experience
+
+EXACT = {"silhouette_rows": None, "screening_steps": None}
+CHANGES = {"run.recorded_points": 0, "teacher.replay.min_fill": 0.1}
+"""Replay begins early, so that a run of minutes has replays; the buffer still has room for 4,000 levels."""
+EAGER = {"paper": {"student.ppo.learning_rate": 1e-3}}
+"""The paper's student learns a tenth as fast: a minute of training must fill its memory with life."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """What a novelty keeps, and none of its work."""
+
+    of: CenieNovelty
+
+    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
+        return self.of.remembered(points_shape)
+
+    def init(self, points_shape: tuple[int, int]) -> Any:
+        return self.of.init(points_shape)
+
+    def score(self, state: Any, experience: Experience, buffer: BufferState) -> jax.Array:
+        return jnp.zeros(len(experience.points.valid))
+
+    def memory(self, state: Any, experience: Experience) -> dict[str, jax.Array]:
+        count, points, numbers = experience.points.values.shape
+        kept = self.remembered((points, numbers))
+        return {name: jnp.zeros((count, *what.shape)) for name, what in kept.items()}
+
+    def learn(self, state: Any, experience: Experience, **_: Any) -> Any:
+        return state
+
+    def rescore(self, state: Any, buffer: BufferState, **_: Any) -> None:
+        return None
+
+    def metrics(self, state: Any, buffer: BufferState) -> dict[str, jax.Array]:
+        return {}
+
+
+def with_novelty(setup: Setup, novelty: Any) -> Setup:
+    return dataclasses.replace(setup, curriculum=dataclasses.replace(setup.curriculum, novelty=novelty))
+
+
+def states_before_replays(setup: Setup, updates: int, count: int) -> list[TrainState]:
+    """The last so many states of a run of so many updates whose next cycle replays levels."""
+    state, found = place(setup, init(setup, 0)), []
+    while int(state.counters.updates) < updates:
+        after, metrics, _ = cycle(setup, state)
+        if int(metrics["teacher/kind"]) == REPLAY:
+            found = [*found, state][-count:]
+        state = place(setup, after)
+    return found
+
+
+def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callable[..., Any], list[Any]]]:
+    """Names of the parts of a cycle, compiled programs, and their arguments in each of the states."""
+    novelty, mesh, student = setup.curriculum.novelty, setup.mesh, setup.student
+    assert isinstance(novelty, CenieNovelty)
+    config, key = novelty.coverage, jax.random.key(1)
+    assert isinstance(config, MixtureConfig)
+    sizes = sizes_of(config)
+    finalists = sizes if config.screening_steps is None else sizes[::-1][: config.screening_candidates]
+
+    def replayed(state: TrainState) -> Any:
+        replay = state.teacher.replay
+        assert replay is not None
+        return play(setup, 0, state.student, levels_at(replay.buffer, replay.replayed), key)
+
+    def window_of(state: TrainState, points: Any) -> coverage.CoverageState:
+        return coverage.push(state.teacher.novelty.coverage, points.values, points.valid)
+
+    def labelled(window: coverage.CoverageState) -> tuple[jax.Array, jax.Array]:
+        points = window.points.reshape(-1, window.points.shape[-1])
+        points = points[:: max(1, len(points) // (config.max_points or len(points)))]
+        rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
+        everything = jnp.ones(len(points), bool)
+        return points, mixture.fit_sizes(key, points, everything, sizes=finalists_range, rules=rules).labels
+
+    finalists_range = range(min(finalists), max(finalists) + 1)
+    play_all = jax.jit(replayed)
+    played = [play_all(state) for state in states]
+    windows = [jax.jit(window_of)(state, each.points) for state, each in zip(states, played, strict=True)]
+    # On one device, as the fit does it.
+    clustered = [jax.jit(labelled)(jax.device_get(window)) for window in windows]
+    experiences = [Experience(each.levels, each.points, jnp.zeros((), bool)) for each in played]
+    yield "play", play_all, [(state,) for state in states]
+    yield (
+        "learn",
+        jax.jit(lambda state, rollout: learn(student, state, rollout, key, mesh)),
+        [(state.student, each.rollout) for state, each in zip(states, played, strict=True)],
+    )
+    yield (
+        "features",
+        jax.jit(lambda rollout: state_action_features(rollout, setup.environment.action_space)),
+        [(each.rollout,) for each in played],
+    )
+    yield (
+        "scoring",
+        jax.jit(novelty.score),
+        [
+            (state.teacher.novelty, experience, state.teacher.replays[0].buffer)
+            for state, experience in zip(states, experiences, strict=True)
+        ],
+    )
+    yield (
+        "push",
+        jax.jit(window_of),
+        [(state, each.points) for state, each in zip(states, played, strict=True)],
+    )
+    yield (
+        "fit",
+        jax.jit(lambda window: coverage.fit(config, window, key, mesh=mesh)),
+        [(window,) for window in windows],
+    )
+    yield (
+        "fit: k-means++",
+        jax.jit(lambda points: kmeans.chain(key, points, jnp.ones(len(points), bool), sizes[-1])),
+        [(points,) for points, _ in clustered],
+    )
+    yield (
+        "fit: silhouettes",
+        jax.jit(
+            lambda points, labels: silhouettes(
+                points,
+                labels,
+                finalists_range,
+                valid=jnp.ones(len(points), bool),
+                key=key,
+                rows=config.silhouette_rows,
+            )
+        ),
+        clustered,
+    )
+    yield (
+        "rescoring",
+        jax.jit(partial(novelty.rescore, mesh=mesh)),
+        [(state.teacher.novelty, state.teacher.replays[0].buffer) for state in states],
+    )
+
+
+def profile(name: str, updates: int, rounds: int) -> dict[str, Any]:
+    """CPU seconds and shares of the parts of a replay cycle, and of what novelty adds to it."""
+    default = build(preset("maze", "plr-cenie", name, CHANGES | EAGER.get(name, {})))[1]
+    novelty = default.curriculum.novelty
+    assert isinstance(novelty, CenieNovelty)
+    exact = dataclasses.replace(novelty, coverage=dataclasses.replace(novelty.coverage, **EXACT))
+    setups = {"default": default, "exact": with_novelty(default, exact)}
+    states = states_before_replays(default, updates, rounds)
+    work = {
+        (mode, "cycle"): (partial(cycle, setup), [(state,) for state in states])
+        for mode, setup in (setups | {"none": with_novelty(default, Nothing(novelty))}).items()
+    }
+    for mode, setup in setups.items():
+        work |= {(mode, part): (program, given) for part, program, given in parts(setup, states)}
+    seconds, compile_seconds = cpu_seconds(work)
+    without = seconds["none", "cycle"]
+    found: dict[str, Any] = {"devices": jax.device_count(), "cycle without novelty": round(without, 4)}
+    for mode in setups:
+        whole = seconds[mode, "cycle"]
+        own = {part: value for (of, part), value in seconds.items() if of == mode}
+        own["fit: EM and screening"] = own["fit"] - own["fit: k-means++"] - own["fit: silhouettes"]
+        found[mode] = {
+            "share of novelty in the cycle": round((whole - without) / whole, 3),
+            "CPU s": {part: round(value, 4) for part, value in own.items()},
+            "share": {part: round(value / whole, 3) for part, value in own.items()},
+            "compile, CPU s": {
+                part: round(value, 1) for (of, part), value in compile_seconds.items() if of == mode
+            },
+        }
+    return found
+
+
+def cpu_seconds(work: dict[Any, tuple[Callable[..., Any], list[Any]]]) -> tuple[dict[Any, float], dict]:
+    """Mean CPU seconds of a call of each program, over its arguments and taking turns; and of its first."""
+    first, later = {}, {name: [] for name in work}
+    for name, (program, given) in work.items():
+        first[name] = _cpu(program, given[0])
+    for turn in range(len(next(iter(work.values()))[1])):
+        for name, (program, given) in work.items():
+            later[name].append(_cpu(program, given[turn]))
+    return {name: float(np.mean(values)) for name, values in later.items()}, first
+
+
+def _cpu(program: Callable[..., Any], arguments: Any) -> float:
+    begin = time.process_time()
+    jax.block_until_ready(program(*arguments))
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--presets", nargs="+", default=["paper", "quick"])
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=8)
+    options = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    for name in options.presets:
+        print(json.dumps({name: profile(name, options.updates, options.rounds)}, indent=2), flush=True)
