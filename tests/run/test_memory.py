@@ -75,7 +75,7 @@ def test_the_memory_of_a_container_counts(tmp_path, monkeypatch: pytest.MonkeyPa
     limits = [tmp_path / name for name in ("max", "small", "missing")]
     limits[0].write_text("max\n")
     limits[1].write_text("12345678\n")
-    monkeypatch.setattr(memory, "_LIMITS", tuple(map(str, limits)))
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", tuple(map(str, limits)))
     assert memory_size() == 12345678
 
 

@@ -63,7 +63,7 @@ def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixtu
     """A mixture of one standard Gaussian, of the shapes of one with `components`."""
     return Mixture(
         origin=jnp.zeros(dimensions),
-        log_weights=jnp.full(components, -jnp.inf).at[0].set(0.0),
+        log_weights=jnp.full(components, -jnp.inf, jnp.float32).at[0].set(0.0),
         offsets=jnp.zeros((components, dimensions)),
         whitening=SHAPES[covariance].unit(components, dimensions),
     )
