@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.priority.temperature": 1.0,
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
-        "teacher.novelty.coverage.max_points": 8192,
+        "teacher.novelty.coverage.max_points": 4096,  # half the cost of 8192, and nearly the ranking
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,
