@@ -187,6 +187,12 @@ def interval(values):
     return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
+def rank_correlation(first, second):
+    """Spearman's; NaN where one of them is constant, as lengths are while no level is solved."""
+    constant = min(np.ptp(first), np.ptp(second)) == 0
+    return np.nan if constant else stats.spearmanr(first, second).statistic
+
+
 def what_novelty_ranks(run):
     """Rank correlations of novelty over the buffer, and unsolvable levels among the novel, by snapshot."""
     played = run.played_levels
@@ -205,7 +211,7 @@ def what_novelty_ranks(run):
             "episode length": played["length"][place],
             "last played": buffer["last_played"][known],
         }
-        row = {name: stats.spearmanr(novelty, values).statistic for name, values in others.items()}
+        row = {name: rank_correlation(novelty, values) for name, values in others.items()}
         novel = novelty >= np.quantile(novelty, 0.9)
         unsolvable = played["level/solvable"][place] < 1
         row |= {"unsolvable": unsolvable.mean(), "unsolvable among the novel": unsolvable[novel].mean()}
