@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cenie.novelty import coverage
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.presets import preset
 from cenie.teach.buffer import levels_at
 from cenie.teach.cenie import CenieNovelty
@@ -91,7 +91,7 @@ def main() -> None:
     if options.window is not None:
         overrides["teacher.novelty.coverage.window"] = options.window
     _, setup = build(preset("maze", "plr-cenie", "quick", overrides))
-    advance, state = compiled_cycles(setup, 1), place(setup, init(setup, options.seed))
+    advance, state = CompiledCycles(setup, 1), place(setup, init(setup, options.seed))
     for updates in range(options.every, options.updates + 1, options.every):
         while int(state.counters.updates) < updates:
             state, *_ = advance(state, updates)

@@ -93,7 +93,7 @@ def measure_parts(method: str, preset: str) -> None:
     clock("settings")
     import jax
 
-    from cenie.run.build import build, compiled_cycles, place
+    from cenie.run.build import CompiledCycles, build, place
     from cenie.run.compilation import kept_programs
     from cenie.run.evaluate import evaluate
     from cenie.teach.cycle import init
@@ -115,7 +115,7 @@ def measure_parts(method: str, preset: str) -> None:
                 mesh=setup.mesh,
             )
             clock(name)
-        advance = compiled_cycles(setup, 1)
+        advance = CompiledCycles(setup, 1)
         advance.programs(state)
         clock("trace and compile a cycle")
         for name in ("first cycle", "second cycle"):

@@ -26,10 +26,10 @@ from scipy import stats
 
 import cenie
 from cenie.teach.cenie import CenieNovelty
+from compare_methods import CHECKPOINTS, interval
 
 SUITES = {"cenie8-sym": 2, "accel12": 5, "perfect-large": 10}
 """Episodes for each entry: of 72, 12 and 1 entries."""
-CHECKPOINTS = 5
 
 
 @dataclass(frozen=True)
@@ -176,15 +176,6 @@ def score_of(run, suite):
     (name,) = (name for name in run.later_evaluations if name.startswith(f"evaluation-{suite}-seed"))
     rows = [row for evaluation in run.later_evaluations[name] for row in evaluation.rows]
     return float(np.mean(list(cenie.level_scores(rows).values())))
-
-
-def interval(values):
-    """The mean and its 95 % interval over seeds (Student's t)."""
-    mean = np.mean(values)
-    if len(values) < 2:
-        return f"{mean:.3f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
 def rank_correlation(first, second):

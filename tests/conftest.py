@@ -4,7 +4,6 @@ Compilation is most of the time of a test, so XLA is told not to optimise what r
 leave out its fusion emitters, which take three quarters of the time that is left.
 """
 
-import ctypes
 import gc
 import os
 import sys
@@ -65,8 +64,8 @@ def resident_bytes() -> int:
 def forget_programs() -> None:
     import jax  # it must not be loaded before the flags are set
 
+    from cenie.run.compilation import give_back_memory
+
     jax.clear_caches()
     gc.collect()
-    if sys.platform == "linux":
-        # The allocator keeps what was freed, unless it is told to give it back.
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back_memory()

@@ -131,7 +131,8 @@ def test_a_drawn_path_ends_on_the_goal_if_it_was_reached(monkeypatch, goal, end)
     assert path[-1] == end
 
 
-def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only():
+def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     example = load("does_novelty_help")
     stored = jnp.array([3.0, 1.0, 4.0, 1.5, 9.0, 0.0, 0.0])
     mask = jnp.arange(7) < 5
@@ -147,7 +148,8 @@ def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only():
 
 
 @pytest.mark.slow
-def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_path, capsys):
+def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     example = load("does_novelty_help")
     small = {
         "student.num_levels": 8,

@@ -131,6 +131,15 @@ def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
     return result
 
 
+def value_at(data: Any, path: str, absent: Any = None) -> Any:
+    """The value at a dotted path of plain data; `absent` if there is no such setting."""
+    for name in path.split("."):
+        if not isinstance(data, dict) or name not in data:
+            return absent
+        data = data[name]
+    return data
+
+
 def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: list[Problem]) -> None:
     *parents, last = path.split(".")
     node: Any = data

@@ -26,8 +26,12 @@ def count_down(key: PRNGKeyArray, level: Array, state: Array) -> Step:
 
 
 class CountDown(Environment):
-    """Counts from the level down to 0; the observation comes with the step."""
+    """Counts from the level down to 0; the observation comes with the step.
 
+    If it `searches`, it looks for something in each step, which takes as long as the level says.
+    """
+
+    searches: bool = eqx.field(static=True, default=False)
     max_steps: int = eqx.field(static=True, default=9)
     observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
     action_space: Space = eqx.field(static=True, default=Discrete(1))
@@ -36,6 +40,9 @@ class CountDown(Environment):
         return level[None], level
 
     def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
+        if self.searches:
+            found = jax.lax.while_loop(lambda n: n * n < 50 * level, lambda n: n + 1, state * 0)
+            state = jnp.minimum(state, found)
         return count_down(key, level, state)
 
 
@@ -107,27 +114,12 @@ def test_every_level_gets_its_own_key():
     np.testing.assert_array_equal(made.observation[:2], final[:2])
 
 
-class Searching(Environment):
-    """Counts down too, but looks for something in each step, which takes as long as the level says."""
-
-    max_steps: int = eqx.field(static=True, default=9)
-    observation_space: PyTree = eqx.field(static=True, default=Box((1,), 0, 9, "int32"))
-    action_space: Space = eqx.field(static=True, default=Discrete(1))
-
-    def reset(self, key: PRNGKeyArray, level: Array) -> tuple[Array, Array]:
-        return level[None], level
-
-    def step(self, key: PRNGKeyArray, level: Array, state: Array, action: Array) -> Step:
-        found = jax.lax.while_loop(lambda n: n * n < 50 * level, lambda n: n + 1, state * 0)
-        return count_down(key, level, jnp.minimum(state, found))
-
-
 @pytest.mark.parametrize("advance", [step_and_restart, step_only])
 def test_devices_do_not_wait_for_the_loops_of_each_others_environments(advance):
     mesh = devices.level_mesh(2)
     levels = jnp.array([2, 5, 3, 4])
     rows = jax.random.split(KEY, (4, 2)), levels, levels, jnp.zeros(4, jnp.int32)
-    step = functools.partial(advance, Searching())
+    step = functools.partial(advance, CountDown(searches=True))
 
     def compiled(mesh_of_step):
         split = devices.shard_rows(mesh, rows)

@@ -8,7 +8,7 @@ from jax.stages import Lowered
 from rich.console import Console
 
 from cenie.run import train as training
-from cenie.run.build import CompiledCycles, build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.run.directory import RunDirectory
 from cenie.run.progress import Progress
@@ -55,7 +55,7 @@ def test_what_goes_wrong_in_the_background_is_raised_where_the_program_is_needed
 
     _, setup = build(tiny("dr"))
     state = place(setup, init(setup, 0))
-    advance = compiled_cycles(setup, 1)
+    advance = CompiledCycles(setup, 1)
     monkeypatch.setattr(Lowered, "compile", fail)
     advance.begin_to_compile(state)
     with pytest.raises(RuntimeError, match="out of memory"):
@@ -66,7 +66,7 @@ def test_cycles_of_the_library_are_those_of_a_run():
     _, setup = build(tiny("plr-robust"))
     state = place(setup, init(setup, 0))
     ours, counters, metrics, record = cycles(setup, state, count=4, updates=100)
-    theirs, *found = compiled_cycles(setup, 4)(state, 100)
+    theirs, *found = CompiledCycles(setup, 4)(state, 100)
     assert digest(ours) == digest(theirs)
     np.testing.assert_array_equal(counters.cycles, [1, 2, 3, 4])
     assert {name: values.shape for name, values in metrics.items()} == dict.fromkeys(found[1], (4,))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cenie.envs.domains import DOMAINS
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init, state_shapes
@@ -55,8 +55,8 @@ class Played:
     def __init__(self, method: str, domain: str = "maze"):
         self.method, self.domain = method, domain
         _, self.setup = build(tiny(method, domain))
-        self.advance = compiled_cycles(self.setup, 1)
-        self.advance_many = compiled_cycles(self.setup, CYCLES)
+        self.advance = CompiledCycles(self.setup, 1)
+        self.advance_many = CompiledCycles(self.setup, CYCLES)
         self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
         self.rows: list[dict[str, np.ndarray]] = []
         self.levels: list[dict[str, np.ndarray]] = []
@@ -191,7 +191,7 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 def optimised(played: Played) -> tuple[Callable[..., Any], list[TrainState], list[Any]]:
     """A chunk of all cycles; and the states and solved rates of single ones."""
     advance, advance_many = (
-        compiled_cycles(played.setup, count, AS_USERS_COMPILE_IT) for count in (1, CYCLES)
+        CompiledCycles(played.setup, count, AS_USERS_COMPILE_IT) for count in (1, CYCLES)
     )
     states, solved = [played.states[0]], []
     for _ in range(CYCLES):

@@ -13,7 +13,7 @@ from scipy import stats
 
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.teach import teacher, weight
 from cenie.teach.cenie import CenieNovelty, evenly_spread
@@ -33,7 +33,7 @@ RESCORED = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__sto
 def run(method, cycles=CYCLES, optimised=False, **overrides):
     """The setup, and the states before and after each cycle."""
     _, setup = build(tiny(method, **overrides))
-    advance = compiled_cycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
+    advance = CompiledCycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
     states, rows = [place(setup, init(setup, 3))], []
     for _ in range(cycles):
         state, _, metrics, _ = advance(states[-1], updates=1000)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cenie
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.teach.buffer import Remembered
 from cenie.teach.config import Constant
@@ -26,7 +26,7 @@ MANY_UPDATES = 1000
 
 def cycles(setup, count, seed=3):
     """The states before and after single cycles, and their metrics."""
-    advance = compiled_cycles(setup, 1)
+    advance = CompiledCycles(setup, 1)
     states, rows = [place(setup, init(setup, seed))], []
     for _ in range(count):
         state, _, metrics, _ = advance(states[-1], updates=MANY_UPDATES)

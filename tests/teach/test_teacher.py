@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.run.build import build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.teach import teacher
 from cenie.teach.config import ReplayConfig
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Batch, Curriculum, Editing, Replay
@@ -59,7 +59,7 @@ def test_fewer_than_four_levels_choose_the_same_end_of_the_order():
 
 def test_children_know_their_parents_and_generation():
     _, setup = build(tiny("accel"))
-    advance = compiled_cycles(setup, 1)
+    advance = CompiledCycles(setup, 1)
     state = place(setup, init(setup, 0))
     grown = 0
     for _ in range(20):
@@ -84,7 +84,7 @@ def test_children_know_their_parents_and_generation():
 def test_best_return_of_a_level_is_never_forgotten():
     """A peer stored only the latest rollout's maximum, so that it was lost after two visits."""
     _, setup = build(tiny("plr-robust", teacher__score="maxmc"))
-    advance = compiled_cycles(setup, 1)
+    advance = CompiledCycles(setup, 1)
     state = place(setup, init(setup, 1))
     replays = 0
     for _ in range(15):

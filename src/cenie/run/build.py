@@ -127,7 +127,8 @@ def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
 class CompiledCycles:
     """`cycles` of a setup: a function of a state, placed as `place` does it, and the number of updates.
 
-    The two halves of a cycle are compiled side by side, since XLA compiles each program on one core.
+    Up to `count` cycles at a time, compiled when they are first needed, with these `options` of XLA's. The
+    two halves of a cycle are compiled side by side, since XLA compiles each program on one core.
     """
 
     def __init__(self, setup: Setup, count: int, options: dict[str, Any] | None = None):
@@ -179,11 +180,6 @@ class CompiledCycles:
         self, state: TrainState, updates: int
     ) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
         return cycles(self._setup, state, self._count, updates, self._run)
-
-
-def compiled_cycles(setup: Setup, count: int, options: dict[str, Any] | None = None) -> CompiledCycles:
-    """Up to `count` cycles at a time, compiled when they are first needed, with these options of XLA's."""
-    return CompiledCycles(setup, count, options)
 
 
 def place(setup: Setup, state: TrainState) -> TrainState:

@@ -22,11 +22,10 @@ from cenie.run.continuation import Decay, check_checkpoints, check_unused, updat
 from cenie.run.devices import core_count, prepare_devices, show_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.run.durable import WriteError
-from cenie.run.memory import evaluation_needs, memory_problems
 from cenie.run.metrics import check_format
 from cenie.run.output import printable
 from cenie.run.presets import default_preset, preset
-from cenie.run.start import levels_before_replay, start_problems
+from cenie.run.start import check_evaluation, levels_before_replay, start_problems
 from cenie.settings import Problem, SettingsError, show
 from cenie.teach.methods import METHODS, OWN
 
@@ -275,13 +274,7 @@ def _evaluate(arguments: list[str]) -> int:
     directory = RunDirectory(Path(names[0]))
     config = _load_config(directory.path, options.pop("domain", None))
     request = evaluation_request(config, {key: _plain(value) for key, value in options.items()})
-    problems = memory_problems(evaluation_needs(config, request.episodes))
-    if problems:
-        raise SettingsError(problems)
-    if not check_checkpoints(config, directory):
-        raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
-    if not os.access(directory.path, os.W_OK):
-        raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
+    check_evaluation(config, directory, request)
     prepare_devices(config)
     from cenie.run.evaluate_run import evaluate_run
 
@@ -391,13 +384,13 @@ def typed(
     problems: list[Problem] = []
     for path, text in options.items():
         group, dot, name = path.rpartition(".")
-        switch, default = group + dot + name.removeprefix("no_"), _at(defaults, path)
+        switch, default = group + dot + name.removeprefix("no_"), settings.value_at(defaults, path)
         if path in _NO_OPTIONS:
             problems.append(Problem(path, "is not an option: `cenie train DOMAIN METHOD`"))
         elif isinstance(default, dict):
             example = f"--{path}.{_first_setting(default)} VALUE"
             problems.append(Problem(path, f"is a group of settings; give them one by one, as in {example}"))
-        elif switch != path and text == "true" and isinstance(_at(defaults, switch), bool):
+        elif switch != path and text == "true" and isinstance(settings.value_at(defaults, switch), bool):
             if switch in options:
                 problems.append(Problem(path, f"contradicts --{switch}"))
             values[switch] = False
@@ -411,12 +404,6 @@ def typed(
 def _first_setting(group: dict[str, Any]) -> str:
     name, value = next(iter(group.items()))
     return f"{name}.{_first_setting(value)}" if isinstance(value, dict) else name
-
-
-def _at(data: Any, path: str) -> Any:
-    for name in path.split("."):
-        data = data.get(name) if isinstance(data, dict) else None
-    return data
 
 
 def _plain(text: str, like: Any = None) -> Any:

@@ -11,7 +11,7 @@ from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import Config, EvaluationRequest
-from cenie.run.continuation import check_belongs, check_checkpoints
+from cenie.run.continuation import check_belongs
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
@@ -32,7 +32,6 @@ def evaluate_run(
     Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.
     """
     console = Console(quiet=quiet)
-    check_checkpoints(config, directory)
     domain, setup = build(config, parts)
     suite = domain.suites[request.suite]()
     found = checkpoint.newest_first(

@@ -18,6 +18,7 @@ from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
 from cenie.run.evaluate_run import evaluate_run
 from cenie.run.metrics import Evaluation, read_evaluations, read_rows
 from cenie.run.records import read_levels, snapshots_of
+from cenie.run.start import check_evaluation
 from cenie.student.networks import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 from cenie.teach.stored import StoredLevels, stored_levels
@@ -112,6 +113,7 @@ class Run:
         """
         given = {"episodes": episodes, "checkpoints": checkpoints, "seed": seed}
         request = evaluation_request(self.config, given if suite is None else {"suite": suite, **given})
+        check_evaluation(self.config, self._directory, request)
         return evaluate_run(self.config, self._directory, request, self.parts, quiet=quiet)
 
     @functools.cached_property

@@ -48,21 +48,12 @@ def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for path, value in values.items():
         if isinstance(value, Where):
-            if _at(data, value.path) in (None, _ABSENT):
+            if settings.value_at(data, value.path) is None:
                 continue
             value = value.value
-        if not path.startswith("teacher.") or _at(data, path) is not _ABSENT:
+        if not path.startswith("teacher.") or settings.value_at(data, path, _ABSENT) is not _ABSENT:
             chosen[path] = value
     return chosen
-
-
-def _at(data: Any, path: str) -> Any:
-    """The value at a dotted path; `_ABSENT` if there is no such setting."""
-    for name in path.split("."):
-        if not isinstance(data, dict) or name not in data:
-            return _ABSENT
-        data = data[name]
-    return data
 
 
 def _with_decay_to_the_end(config: Config) -> Config:

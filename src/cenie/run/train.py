@@ -16,7 +16,7 @@ from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import CompiledCycles, Parts, build, compiled_cycles, place
+from cenie.run.build import CompiledCycles, Parts, build, place
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -119,7 +119,7 @@ def train(
         run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
-            advance = compiled_cycles(run.setup, config.run.cycles_per_chunk)
+            advance = CompiledCycles(run.setup, config.run.cycles_per_chunk)
             if counters.updates < config.updates:
                 advance.begin_to_compile(run.state)  # Meanwhile the student is evaluated.
             if counters.cycles == 0:

@@ -36,7 +36,7 @@ from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
 from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
-from cenie.types import Advantages, Level, Rollout
+from cenie.types import Advantages, Level, Rollout, strongly_typed
 
 Metrics = dict[str, Array]
 
@@ -55,13 +55,13 @@ def init(
     source = curriculum.source.init(key)
     replay, novelty = curriculum.replay, curriculum.novelty
     if replay is None:
-        return TeacherState(source)
+        return strongly_typed(TeacherState(source))
     batch = jax.eval_shape(lambda key: curriculum.source.propose(source, key, 1)[0], key)
     example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
     remembered = {MAX_RETURN: Remembered("maximum")}
     if novelty is not None:
         remembered |= novelty.remembered(points_shape)
-    return TeacherState(
+    state = TeacherState(
         source=source,
         replays=tuple(
             ReplayState(
@@ -74,6 +74,7 @@ def init(
         novelty=None if novelty is None else novelty.init(points_shape),
         weight=None if novelty is None else weight.init(curriculum.alpha),
     )
+    return strongly_typed(state)
 
 
 def ask(
