@@ -35,11 +35,24 @@ NOVELTY = {
     "teacher.novelty.coverage.window": 6,
     "run.devices": 1,
 }
+WITHOUT_REPLAY = ("dr", "minimax", "paired")
+# Few and small steps of design.
+DESIGNERS = {
+    "maze": {
+        "teacher.replaces": "blocks25",
+        "teacher.designer.network.encoder.size": 8,
+        "teacher.designer.network.head_size": 8,
+        "teacher.designer.ppo.epochs": 1,
+        "teacher.designer.ppo.minibatches": 2,
+    },
+    "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
+}
 
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
-    replay = REPLAY if method != "dr" else {}
+    replay = REPLAY if method not in WITHOUT_REPLAY else {}
+    designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = NOVELTY if "cenie" in method else {}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **named})
+    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **designer, **named})

@@ -38,10 +38,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Where:
-    """A value in a preset that counts only where another setting is given: for methods that edit, say."""
+    """A value in a preset that counts only where another setting is given: for methods that edit, say; or
+    only where it is a certain one, which `equals` names."""
 
     path: str
     value: Any
+    equals: Any = None
 
 
 class SettingsError(ValueError):

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
+from cenie.envs.base import Design
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Cenie
 from cenie.teach.curriculum import Curriculum, Editing, Replay
-from cenie.teach.methods import RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.designer import DesignerSource
+from cenie.teach.methods import DesignerTeacher, RandomTeacher, ReplayTeacher, Teacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import SCORES
 from cenie.teach.source import RandomSource
@@ -17,7 +20,7 @@ from cenie.types import Level
 
 @runtime_checkable
 class LevelFactory(Protocol):
-    """What a recipe needs of a domain: how levels are generated and edited."""
+    """What a recipe needs of a domain: how levels are generated, edited and designed."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
@@ -26,15 +29,20 @@ class LevelFactory(Protocol):
     @property
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        ...
 
-def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
-    """The teacher that the settings describe."""
-    source = RandomSource(domain.generator(settings.generator))
+
+def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None) -> Curriculum:
+    """The teacher that the settings describe; the devices of the `mesh` share the work of a designer."""
     match settings:
         case RandomTeacher():
-            return Curriculum(source, learn_on_new=True)
+            return Curriculum(RandomSource(domain.generator(settings.generator)), learn_on_new=True)
         case ReplayTeacher():
-            return _replay_curriculum(domain, source, settings)
+            return _replay_curriculum(domain, RandomSource(domain.generator(settings.generator)), settings)
+        case DesignerTeacher():
+            return _designer_curriculum(domain, settings, mesh)
 
 
 def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
@@ -49,6 +57,24 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
         editing=editing,
         novelty=_novelty(settings.novelty),
         alpha=settings.alpha,
+    )
+
+
+def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: Mesh | None) -> Curriculum:
+    replay = settings.replay
+    students = 2 if settings.has_antagonist else 1
+    return Curriculum(
+        source=DesignerSource(
+            design=domain.design_for(settings.replaces),
+            settings=settings.designer,
+            utility=settings.utility,
+            clip_regret=settings.clip_regret,
+            mesh=mesh,
+        ),
+        learn_on_new=replay is None,
+        replay=None if replay is None else Replay(replay, SCORES[settings.score]),
+        students=students,
+        own_levels=replay is not None and students > 1,
     )
 
 

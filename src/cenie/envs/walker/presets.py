@@ -24,9 +24,25 @@ _STUDENT = {
     "student.ppo.normalise_returns": True,  # table
 }
 
+# The designer has the network of the student. The paper's table has one PPO for all agents; what it does not say
+# of the designer is that of the original code.
+_DESIGNER = {
+    "teacher.designer.network": {"kind": "mlp"},
+    "teacher.designer.ppo.learning_rate": 3e-4,  # table
+    "teacher.designer.ppo.gamma": 0.99,  # table
+    "teacher.designer.ppo.gae_lambda": 0.9,  # table
+    "teacher.designer.ppo.value_clip": False,  # table
+    "teacher.designer.ppo.entropy_coef": 0.01,  # original code
+    "teacher.designer.ppo.epochs": 8,  # original code
+    "teacher.designer.ppo.minibatches": 4,  # original code
+    # Original code: the regrets of PAIRED are divided by their deviation, the returns of Minimax are not.
+    "teacher.designer.ppo.normalise_returns": Where("teacher.utility", True, equals="regret"),
+}
+
 # BipedalWalker column of the table; the original code says the same.
 _LONG_RUN = {
     **_STUDENT,
+    **_DESIGNER,
     "student.num_levels": 16,
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
@@ -46,6 +62,7 @@ _LONG_RUN = {
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         **_STUDENT,
+        **_DESIGNER,
         "updates": 100,
         "student.num_levels": 64,
         "student.num_steps": 512,
