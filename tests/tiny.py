@@ -55,4 +55,6 @@ def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = NOVELTY if "cenie" in method else {}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **designer, **named})
+    return preset(
+        domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **designer, **named}
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from cenie import Teacher
 from cenie.settings import SettingsError
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, DesignerTeacher
 from tests.teach.test_contract import count_compilations
 from tests.unchecked import unchecked
 
@@ -70,7 +70,11 @@ def described(tasks):
 
 QUICKLY = ("dr", "plr", "accel-cenie")
 """Together they use every part of a curriculum; `make test-all` runs the other methods too."""
-SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(METHODS)]
+DESIGNED = [name for name in METHODS if isinstance(METHODS[name].settings, DesignerTeacher)]
+SOME = [
+    pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow)
+    for name in sorted(set(METHODS) - set(DESIGNED))
+]
 
 
 @pytest.fixture(scope="module", params=SOME)
@@ -104,6 +108,12 @@ def test_every_method_asks_for_what_it_was_built_to_ask(method):
     kinds |= {"edit"} if method.startswith("accel") else set()
     tasks, _ = run(teacher, 10, 30)
     assert {task.kind for task in tasks} <= kinds
+
+
+@pytest.mark.parametrize("name", DESIGNED)
+def test_methods_that_design_levels_step_by_step_are_refused(name):
+    with pytest.raises(SettingsError, match=f"method: {name} designs levels step by step"):
+        make(name, settings={})
 
 
 def test_same_seed_same_tasks_and_another_seed_other_tasks(method):

@@ -28,7 +28,7 @@ from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, DesignerTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
 from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
@@ -105,6 +105,9 @@ class Teacher:
     ):
         read = _Arguments()
         read.choice("method", method, tuple(METHODS))
+        if not read.problems and isinstance(METHODS[method].settings, DesignerTeacher):
+            reason = "designs levels step by step, which a function that generates them cannot"
+            read.problems.append(Problem("method", f"{method} {reason}"))
         read.function("generate", generate)
         if edit is not None:
             read.function("edit", edit)
@@ -331,7 +334,7 @@ class _HostLevels:
         return row
 
     def design_for(self, name: str) -> Design:
-        raise ValueError("the levels of this method are designed step by step, in an environment of cenie")
+        raise NotImplementedError  # refused before
 
 
 @functools.cache

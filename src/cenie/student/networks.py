@@ -162,9 +162,7 @@ class WithoutMemory(Network):
         return _decide(self, self.encoder(observation))
 
 
-def _heads(
-    keys: Key[Array, " 4"], inputs: int, head: int, policy: Policy
-) -> tuple[Linear, Linear, Linear]:
+def _heads(keys: Key[Array, " 4"], inputs: int, head: int, policy: Policy) -> tuple[Linear, Linear, Linear]:
     """The hidden layers of actor and critic side by side, and their outputs. Consumes the keys."""
     halves = [orthogonal(key, inputs, head, math.sqrt(2.0)) for key in keys[:2]]
     hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts), *halves)

@@ -142,8 +142,8 @@ Utility = Literal["regret", "mean-regret", "flexible-regret", "minus-return", "m
 """What a designer wants of a level, from completed episodes only.
 
 `regret` (displayed equation of PAIRED): the antagonist's best return minus the student's mean return.
-`mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd): whoever
-did better at best is the antagonist. `minus-return` (Minimax): minus the student's mean return, and
+`mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd):
+whoever did better at best is the antagonist. `minus-return` (Minimax): minus the student's mean return, and
 `minus-best-return` (Minimax in dcd) minus its best one.
 """
 

@@ -92,7 +92,7 @@ class DesignerSource:
         }
 
     def _config(self, count: int) -> StudentConfig:
-        """The designer as a student. Its one reward is scaled here, where the zeros before it do not count."""
+        """The designer as a student. `learn` above scales its one reward, so that zeros do not count."""
         ppo = dataclasses.replace(self.settings.ppo, normalise_returns=False, bootstrap_at_timeout=False)
         return StudentConfig(self.settings.network, ppo, count, self.design.environment.max_steps)
 

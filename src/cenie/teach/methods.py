@@ -73,7 +73,8 @@ class DesignerTeacher:
     # A regret below 0, where the antagonist did worse, counts as 0 (dcd; not in the paper, nor in jaxued).
     clip_regret: bool = True
     designer: DesignerConfig = field(default_factory=DesignerConfig)
-    # The antagonist has the network and the rollouts of the student, and its PPO unless another is given.
+    # The antagonist has the network and the rollouts of the student, and its PPO unless another one is given
+    # (which begins with the defaults of PPO, not with the student's).
     antagonist: PPOConfig | None = None
     # A level buffer for each student, who then learn from replayed levels only.
     replay: ReplayConfig | None = None

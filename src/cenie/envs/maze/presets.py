@@ -15,8 +15,8 @@ from cenie.envs.original import ORIGINAL_CODE
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
 _CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
 
-# The designer of the original code. The paper's table has one PPO for all agents, and the original code has the
-# same numbers for its designer in mazes: they are the defaults of the settings, but for these.
+# The designer of the original code. The paper's table has one PPO for all agents, and the original code has
+# the same numbers for its designer in mazes. What is not here are the defaults of the settings.
 _DESIGNER = {
     "teacher.designer.network.encoder": {
         "kind": "conv",

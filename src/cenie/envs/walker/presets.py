@@ -24,8 +24,8 @@ _STUDENT = {
     "student.ppo.normalise_returns": True,  # table
 }
 
-# The designer has the network of the student. The paper's table has one PPO for all agents; what it does not say
-# of the designer is that of the original code.
+# The designer has the network of the student. The paper's table has one PPO for all agents; where the
+# original code has another one for its designer, it is that.
 _DESIGNER = {
     "teacher.designer.network": {"kind": "mlp"},
     "teacher.designer.ppo.learning_rate": 3e-4,  # table
