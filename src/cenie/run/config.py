@@ -142,9 +142,8 @@ class Config:
 
     @property
     def levels_per_minibatch(self) -> int:
-        """How many devices, at most, can share the levels and every minibatch of all who learn evenly."""
-        learners = [*self.students, self.designer]
-        return math.gcd(*(learner.levels_per_minibatch for learner in learners if learner is not None))
+        """How many devices, at most, can share the levels and every minibatch of all students evenly."""
+        return math.gcd(*(student.levels_per_minibatch for student in self.students))
 
     def check(self) -> Iterator[Problem]:
         if problems := method_problems(self.method):

@@ -72,8 +72,6 @@ def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[s
         what = "student.num_levels / student.ppo.minibatches"
         if not student.network.recurrent:
             what = "what divides student.num_levels and the steps of a minibatch"
-        if config.designer is not None:
-            what += ", for the designer too"
         yield (
             f"using {used} of {available} devices: their number must divide {config.levels_per_minibatch} "
             f"({what})"

@@ -105,7 +105,8 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     if config.replay is not None:
         # The buffers (one for each student) before and after a cycle: levels, and some numbers for each.
         capacity = config.replay.capacity
-        size = len(config.students) * capacity * 2 * (spec.level_bytes + 8 * _FLOAT_BYTES)
+        numbers = 7 if _novelty(config) is None else 8
+        size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
     novelty = _novelty(config)
     if novelty is not None:

@@ -28,7 +28,8 @@ Metrics = dict[str, Array]
 class DesignerSource:
     """The state is that of a student whose environment is the `design`; the proposal is its rollout.
 
-    Where the levels can be shared evenly by the devices of the `mesh`, they share design and learning.
+    Every device of the `mesh` designs and learns in full, which is little beside what students do: shared
+    out, it would exchange in loops, which XLA on CPU does not order against the exchanges of the students.
     """
 
     design: Design
@@ -44,26 +45,35 @@ class DesignerSource:
 
     def propose(self, state: StudentState, key: PRNGKeyArray, count: int) -> tuple[Level, Rollout]:
         """Levels that were designed with sampled actions, one design episode each. Consumes the key."""
-        environment, mesh = self.design.environment, self._mesh(count)
-        tasks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), self.design.task)
+        return devices.side_by_side(
+            self.mesh, lambda _, *arguments: self._design(*arguments, count), state, key
+        )
+
+    def _design(self, state: StudentState, key: PRNGKeyArray, count: int) -> tuple[Level, Rollout]:
+        environment, task = self.design.environment, self.design.task
         rollout = collect(
             environment,
             state.network,
-            devices.split(mesh, tasks),
+            jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), task),
             key=key,
             num_steps=environment.max_steps,
             advance=step_only,
             keep_final_state=True,
-            mesh=mesh,
         )
-        levels = devices.on_own_rows(mesh, jax.vmap(self.design.finished_level), rollout.final_state)
+        levels = jax.vmap(self.design.finished_level)(rollout.final_state)
         return levels, dataclasses.replace(rollout, final_state=None)
 
     def learn(
         self, state: StudentState, proposal: Rollout, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
     ) -> tuple[StudentState, Metrics]:
         """One PPO update on the design episodes whose utility is known. Consumes the key."""
-        feedback = devices.replicate(self._mesh(feedback[0].finished.size), feedback)
+        return devices.side_by_side(
+            self.mesh, lambda _, *arguments: self._learn(*arguments), state, proposal, feedback, key
+        )
+
+    def _learn(
+        self, state: StudentState, proposal: Rollout, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
+    ) -> tuple[StudentState, Metrics]:
         utility, known = utility_of(self.utility, feedback, self.clip_regret)
         mean = jnp.sum(utility) / jnp.sum(known)  # NaN if none is known
         best = jnp.max(jnp.where(known, utility, -jnp.inf))
@@ -81,7 +91,6 @@ class DesignerSource:
             before,
             dataclasses.replace(played, reward=reward),
             key,
-            self._mesh(known.size),
         )
         any_known = jnp.any(known)
         after = jax.tree.map(lambda new, old: jnp.where(any_known, new, old), after, state)
@@ -95,9 +104,6 @@ class DesignerSource:
         """The designer as a student. `learn` above scales its one reward, so that zeros do not count."""
         ppo = dataclasses.replace(self.settings.ppo, normalise_returns=False, bootstrap_at_timeout=False)
         return StudentConfig(self.settings.network, ppo, count, self.design.environment.max_steps)
-
-    def _mesh(self, count: int) -> Mesh | None:
-        return None if self.mesh is None or count % self.mesh.size else self.mesh
 
 
 def utility_of(
