@@ -22,7 +22,7 @@ from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
 from tests.teach import golden
 from tests.teach.compilation import AS_USERS_COMPILE_IT
-from tests.teach.exchanges import exchanges, exchanges_in_conditions
+from tests.teach.exchanges import exchanges, exchanges_in_loops
 from tests.tiny import tiny
 
 CYCLES = 12
@@ -134,7 +134,18 @@ def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
     assert any(map(exchanges, texts))
     with_loops = [text for text in texts if "condition=" in text]
     assert with_loops
-    assert [line for text in with_loops for line in exchanges_in_conditions(text)] == []
+    assert [line for text in with_loops for line in exchanges_in_loops(text, "condition")] == []
+
+
+def test_devices_exchange_nothing_in_loops_but_gradients(played: Played):
+    """The memory of a student once went around at every step of a rollout, while another student learned."""
+    if played.setup.mesh is None:
+        pytest.skip("the tiny run of this method has one device")
+    texts = [program.as_text() or "" for program in played.advance.programs(played.states[0])]
+    with_loops = [text for text in texts if "condition=" in text]
+    found = [line for text in with_loops for line in exchanges_in_loops(text, "body")]
+    assert len(found) == played.setup.curriculum.students
+    assert all("jit(learn)" in line and "psum" in line for line in found)
 
 
 @pytest.mark.parametrize(("domain", "method"), CHOSEN)
