@@ -15,6 +15,9 @@ import pytest
 
 from cenie.envs.base import Design, Environment
 from cenie.envs.domains import DOMAINS
+from cenie.envs.foreign import entry_of
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.domain import maze_domain
 from cenie.run.build import build
 from cenie.run.checkpoint import digest
 from cenie.run.presets import preset
@@ -237,6 +240,37 @@ def test_normalised_utilities_have_no_unit():
     )
     for one, other in zip(jax.tree.leaves(small.network), jax.tree.leaves(large.network), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("domain", "method", "name", "expected"),
+    [
+        ("maze", "paired", "paper", ("regret", 1e-4, 5, 1, 0.0, False, "lstm")),
+        ("maze", "repaired", "dcd", ("regret", 1e-4, 5, 1, 0.0, False, "memoryless")),
+        ("maze", "minimax", "paper", ("minus-return", 1e-4, 5, 1, 0.0, False, "memoryless")),
+        ("maze", "minimax", "dcd", ("minus-best-return", 1e-4, 5, 1, 0.0, False, "memoryless")),
+        ("walker", "paired", "paper", ("regret", 3e-4, 8, 4, 0.01, True, "mlp")),
+        ("walker", "minimax", "dcd", ("minus-best-return", 3e-4, 8, 4, 0.01, False, "mlp")),
+    ],
+)
+def test_presets_say_what_paper_and_original_code_say_of_each_agent(domain, method, name, expected):
+    config = preset(domain, method, name)
+    teacher, ppo = config.teacher, config.teacher.designer.ppo
+    network = teacher.designer.network
+    found = (ppo.learning_rate, ppo.epochs, ppo.minibatches, ppo.entropy_coef, ppo.normalise_returns)
+    assert (teacher.utility, *found, network.kind) == expected
+    assert all(student.ppo == config.student.ppo for student in config.students)
+    assert (ppo.gamma, ppo.gae_lambda) == (config.student.ppo.gamma, config.student.ppo.gae_lambda)
+    if domain == "maze":
+        width = 13 * 13 * 128 + 10 + 50
+        assert network.encoder.width(config.design_spec.observation_parts) == width
+
+
+def test_the_designer_of_a_domain_from_elsewhere_is_known_by_its_environment():
+    settings = MazeConfig(size=5)
+    config = preset("mine", "paired", entry=entry_of(maze_domain(settings)))
+    assert config.design_spec == settings.design_spec("uniform60")
+    assert config.design_spec.steps == 62
 
 
 def refusals(method, overrides, **arguments):
