@@ -51,8 +51,8 @@ class DomainEntry:
     has the properties of these names itself. `roles` are names of generators by what they are for, and
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
     usual one. `edits` says whether levels can be edited, and `design` derives from an instance what a
-    designer in the place of a generator sees and does, if levels can be designed. `xla_flags` make its programs
-    faster on a CPU; the command line passes them to XLA, which reads them once for the whole process.
+    designer in the place of a generator sees and does, if levels can be designed. `xla_flags` make its
+    programs faster on a CPU; the command line passes them to XLA, which reads them once for all.
     """
 
     summary: str
