@@ -46,7 +46,7 @@ class DesignerSource:
     def propose(self, state: StudentState, key: PRNGKeyArray, count: int) -> tuple[Level, Rollout]:
         """Levels that were designed with sampled actions, one design episode each. Consumes the key."""
         return devices.side_by_side(
-            self.mesh, lambda _, *arguments: self._design(*arguments, count), state, key
+            self.mesh, lambda _, state, key: self._design(state, key, count), state, key
         )
 
     def _design(self, state: StudentState, key: PRNGKeyArray, count: int) -> tuple[Level, Rollout]:
