@@ -29,6 +29,11 @@ DOMAINS = {
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "dr": {},
+    "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
+}
+"""Small teachers of the methods that replay no levels."""
 # On one device: what is shared out over two takes longer to compile.
 NOVELTY = {
     "teacher.novelty.coverage.components": (2, 4),
@@ -39,7 +44,7 @@ NOVELTY = {
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
-    replay = REPLAY if method != "dr" else {}
+    family = FAMILIES.get(method, REPLAY)
     novelty = NOVELTY if "cenie" in method else {}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **named})
+    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **family, **novelty, **named})

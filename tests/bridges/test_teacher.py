@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cenie import Teacher
+from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
-from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
 from tests.unchecked import unchecked
 
@@ -70,7 +70,7 @@ def described(tasks):
 
 QUICKLY = ("dr", "plr", "accel-cenie")
 """Together they use every part of a curriculum; `make test-all` runs the other methods too."""
-SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(METHODS)]
+SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(OFFERED)]
 
 
 @pytest.fixture(scope="module", params=SOME)

@@ -45,7 +45,7 @@ class DomainEntry:
     `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
     has the properties of these names itself. `roles` are names of generators by what they are for, and
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
-    usual one. `edits` says whether levels can be edited.
+    usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box.
     """
 
     summary: str
@@ -56,6 +56,7 @@ class DomainEntry:
     suites: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
     edits: bool = True
+    tasks: bool = True
     spec: Callable[[Any], DomainSpec] = spec_of_settings
 
     def build(self, settings: Any) -> Any:

@@ -17,7 +17,15 @@ from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.student.config import StudentConfig
-from cenie.teach.methods import METHODS, OWN, OwnTeacher, RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.methods import (
+    METHODS,
+    OWN,
+    AlpGmmTeacher,
+    OwnTeacher,
+    RandomTeacher,
+    ReplayTeacher,
+    Teacher,
+)
 
 DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -112,7 +120,7 @@ class Config:
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
-        if not isinstance(self.teacher, OwnTeacher):
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher):
             generators = (*entry.roles, *entry.generators)
             allowed.append(("teacher.generator", self.teacher.generator, generators))
         for path, name, names in allowed:
@@ -120,6 +128,8 @@ class Config:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
         if isinstance(self.teacher, ReplayTeacher):
             yield from self._replay_problems(self.teacher)
+        if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
+            yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
         levels = self.student.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")

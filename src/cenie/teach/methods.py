@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.settings import Problem
+from cenie.settings import Problem, setting, show
 from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig
 
 ScoreName = Literal[
@@ -53,7 +53,37 @@ class ReplayTeacher:
             yield Problem("edit.children", "must be 1 without novelty, by which the best child is chosen")
 
 
-Teacher = RandomTeacher | ReplayTeacher
+@dataclass(frozen=True)
+class AlpGmmTeacher:
+    """Levels of the kinds on which the student's returns change most, in the domain's space of tasks."""
+
+    # The mixture is fitted after so many tasks, and to so many; until then tasks are uniform. Original code.
+    fit_every: int = setting(250, minimum=6, maximum=1_000_000)
+    # Among so many past tasks the nearest one is looked for; the original code keeps all.
+    database: int = setting(10_000, minimum=6, maximum=10_000_000)
+    random_share: float = setting(0.2, minimum=0.0, maximum=1.0)  # original code
+    # The fewest and the most Gaussians; AIC chooses. Original code.
+    components: tuple[int, int] = setting((2, 20), minimum=1, maximum=100)
+    # Added to every variance, in a box of sides 1. The default of the original code's software.
+    reg: float = setting(1e-6, above=0.0, maximum=1e30)
+    # The returns that count as 0 and as 1; what lies beyond is clipped. None: returns as they are.
+    returns: tuple[float, float] | None = None
+    # A task of which the rollout completed no episode: `ignore` it, or `score` its return so far.
+    unfinished: Literal["ignore", "score"] = "ignore"
+
+    def check(self) -> Iterator[Problem]:
+        fewest, most = self.components
+        if not fewest <= most <= self.fit_every:
+            yield Problem(
+                "components",
+                f"the fewest must not exceed the most, nor these fit_every ({self.fit_every}), "
+                f"got {fewest} and {most}",
+            )
+        if self.returns is not None and self.returns[0] >= self.returns[1]:
+            yield Problem("returns", f"the first must be below the second, got {show(self.returns)}")
+
+
+Teacher = RandomTeacher | ReplayTeacher | AlpGmmTeacher
 
 
 @dataclass(frozen=True)
@@ -102,8 +132,8 @@ METHODS = {
     "plr-robust": Method("PLR-perp: learns from replayed levels only", _PLR),
     "accel": Method("replay of edited levels, starting from simple ones", _ACCEL),
     **dict(_novelty_methods()),
-    "sfl": Method(
-        "replay of levels by learnability p(1-p), learns from those only",
-        dataclasses.replace(_PLR, score="learnability"),
+    "plr-learnability": Method(
+        "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
     ),
+    "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),
 }

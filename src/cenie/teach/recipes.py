@@ -5,10 +5,12 @@ from typing import Protocol, runtime_checkable
 
 from jaxtyping import PRNGKeyArray
 
+from cenie.envs.base import TaskSpace
+from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Cenie
 from cenie.teach.curriculum import Curriculum, Editing, Replay
-from cenie.teach.methods import RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.methods import AlpGmmTeacher, RandomTeacher, ReplayTeacher, Teacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import SCORES
 from cenie.teach.source import RandomSource
@@ -24,17 +26,26 @@ class LevelFactory(Protocol):
         ...
 
     @property
+    def tasks(self) -> TaskSpace | None:
+        """Kinds of levels as points of a box, if the domain has such a space."""
+        ...
+
+    @property
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
 
 def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
     """The teacher that the settings describe."""
-    source = RandomSource(domain.generator(settings.generator))
     match settings:
         case RandomTeacher():
-            return Curriculum(source, learn_on_new=True)
+            return Curriculum(RandomSource(domain.generator(settings.generator)), learn_on_new=True)
         case ReplayTeacher():
-            return _replay_curriculum(domain, source, settings)
+            return _replay_curriculum(domain, RandomSource(domain.generator(settings.generator)), settings)
+        case AlpGmmTeacher():
+            if domain.tasks is None:
+                raise ValueError("ALP-GMM needs a domain with a space of tasks (Domain.tasks)")
+            source = AlpGmmSource(domain.tasks, settings)
+            return Curriculum(source, learn_on_new=True, unfinished=settings.unfinished)
 
 
 def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: ReplayTeacher) -> Curriculum:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.devices import side_by_side
+from cenie.devices import replicate, side_by_side
 from cenie.teach import buffer as buffers
 from cenie.teach import measure, weight
 from cenie.teach.buffer import BufferState, Plays, Recognised, Remembered
@@ -84,7 +84,7 @@ def ask(
     replay, editing, edit_due = curriculum.replay, curriculum.editing, state.edit_due
     if replay is None or edit_due is None:
         batch, proposal = _propose(curriculum, state, key, num_levels)
-        students_learn = jnp.asarray(curriculum.learn_on_new)
+        students_learn = curriculum.learns_on_new(state.source)
         return Assignment(jnp.asarray(NEW), students_learn, (batch,), proposal), state
     decide_key, levels_key = jax.random.split(key)
     replay_due = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
@@ -119,7 +119,7 @@ def ask(
             )
         )
     batches, proposal, aged = jax.lax.switch(kind, branches)
-    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
+    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
     replays = tuple(
         dataclasses.replace(
             replay_state,
@@ -153,6 +153,10 @@ def tell(
     """
     if curriculum.replay is None:
         outcomes = tuple(each.outcomes for each in played)
+        if curriculum.unfinished == "score":
+            outcomes = tuple(episode_outcomes(with_ends(each.rollout)) for each in played)
+        # The source works on every device in full, rather than wait for others at every step.
+        outcomes = replicate(mesh, outcomes)
         after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
         return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
     experience = _experience(played[0], assignment)
@@ -299,7 +303,7 @@ def absorb(
             curriculum, state, after, assignment, verdicts[0], slots[0], _required(experience), key, mesh
         )
         metrics |= learned
-    outcomes = tuple(verdict.outcomes for verdict in verdicts)
+    outcomes = replicate(mesh, tuple(verdict.outcomes for verdict in verdicts))
     after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
     mix = current_mix(curriculum, after)
     for number, replay_state in enumerate(after.replays):

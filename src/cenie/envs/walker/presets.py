@@ -24,9 +24,12 @@ _STUDENT = {
     "student.ppo.normalise_returns": True,  # table
 }
 
+_ALP_GMM = {"teacher.returns": (-200.0, 350.0)}  # original code
+
 # BipedalWalker column of the table; the original code says the same.
 _LONG_RUN = {
     **_STUDENT,
+    **_ALP_GMM,
     "student.num_levels": 16,
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
@@ -46,6 +49,7 @@ _LONG_RUN = {
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         **_STUDENT,
+        **_ALP_GMM,
         "updates": 100,
         "student.num_levels": 64,
         "student.num_steps": 512,
@@ -58,6 +62,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
         # An episode that does not fall is longer than a rollout.
         "teacher.replay.unfinished": "score",
+        "teacher.unfinished": "score",
         # A hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
         "teacher.novelty.coverage.reg": 1e-6,
