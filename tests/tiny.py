@@ -31,6 +31,7 @@ DOMAINS = {
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 FAMILIES: dict[str, dict[str, Any]] = {
     "dr": {},
+    "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
     "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
 }
 """Small teachers of the methods that replay no levels."""

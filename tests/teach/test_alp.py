@@ -174,7 +174,7 @@ def test_the_mixture_is_as_good_as_the_one_that_scikit_learn_chooses_by_aic(grou
     # three for each size.
     theirs = [fit.aic(rows) for fit in fits]
     assert criterion < theirs[groups - 2] + 2.0
-    assert criterion < min(theirs) + 10.0 < np.median(theirs) + 10.0
+    assert criterion < min(theirs) + 10.0
     # Both have found the groups: the progress that is expected of each.
     means = np.asarray(state.mixture.means)[:chosen]
     for centre in centres:

@@ -24,6 +24,7 @@ from cenie.teach.methods import (
     OwnTeacher,
     RandomTeacher,
     ReplayTeacher,
+    SflTeacher,
     Teacher,
 )
 
@@ -120,7 +121,7 @@ class Config:
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
-        if isinstance(self.teacher, RandomTeacher | ReplayTeacher):
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher):
             generators = (*entry.roles, *entry.generators)
             allowed.append(("teacher.generator", self.teacher.generator, generators))
         for path, name, names in allowed:
@@ -128,6 +129,11 @@ class Config:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
         if isinstance(self.teacher, ReplayTeacher):
             yield from self._replay_problems(self.teacher)
+        batch = self.student.num_levels
+        if isinstance(self.teacher, SflTeacher) and batch % self.teacher.plays:
+            yield Problem(
+                "teacher.plays", f"must divide student.num_levels ({batch}), got {self.teacher.plays}"
+            )
         if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
             yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
         levels = self.student.levels_per_minibatch

@@ -15,7 +15,7 @@ from cenie.settings import Problem
 from cenie.spaces import numbers_in
 from cenie.student.config import Sizes
 from cenie.teach.config import Cenie, Rescored
-from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher
+from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher, SflTeacher
 
 _FLOAT_BYTES = 4
 """Bytes of a number in single precision."""
@@ -94,6 +94,9 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         capacity = config.teacher.replay.capacity
         size = capacity * 2 * (spec.level_bytes + 8 * _FLOAT_BYTES)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
+    if isinstance(config.teacher, SflTeacher):
+        size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
+        yield Need(size, "the kept levels", ("teacher.kept", "env"))
     if isinstance(config.teacher, AlpGmmTeacher):
         # A task is two numbers or more; and the distances of new ones from all.
         size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)

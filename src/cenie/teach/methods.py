@@ -19,6 +19,7 @@ ScoreName = Literal[
     "maxmc-positive",
     "maxmc-start",
     "td",
+    "mna",
     "entropy",
     "learnability",
     "uniform",
@@ -83,7 +84,29 @@ class AlpGmmTeacher:
             yield Problem("returns", f"the first must be below the second, got {show(self.returns)}")
 
 
-Teacher = RandomTeacher | ReplayTeacher | AlpGmmTeacher
+@dataclass(frozen=True)
+class SflTeacher:
+    """Scouts many random levels without learning, and trains on the most learnable of them for a while.
+
+    The numbers are those that SFL was published with for mazes, where a batch has 256 levels.
+    """
+
+    generator: str = "random"
+    # So many levels are scouted in a phase, each in so many columns of a batch: the original code plays each
+    # for 2,000 steps, which is 8 episodes or more.
+    scouted: int = setting(25_000, minimum=1, maximum=100_000_000)
+    plays: int = setting(8, minimum=1, maximum=100_000)
+    # The most learnable so many are kept, and are so large a share of each batch, for so many updates.
+    kept: int = setting(1000, minimum=1, maximum=10_000_000)
+    kept_share: float = setting(0.5, minimum=0.0, maximum=1.0)
+    updates: int = setting(100, minimum=1, maximum=100_000_000)
+
+    def check(self) -> Iterator[Problem]:
+        if self.kept > self.scouted:
+            yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
+
+
+Teacher = RandomTeacher | ReplayTeacher | AlpGmmTeacher | SflTeacher
 
 
 @dataclass(frozen=True)
@@ -135,5 +158,6 @@ METHODS = {
     "plr-learnability": Method(
         "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
     ),
+    "sfl": Method("trains on the most learnable of many scouted levels (SFL)", SflTeacher()),
     "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),
 }

@@ -10,9 +10,10 @@ from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Cenie
 from cenie.teach.curriculum import Curriculum, Editing, Replay
-from cenie.teach.methods import AlpGmmTeacher, RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.methods import AlpGmmTeacher, RandomTeacher, ReplayTeacher, SflTeacher, Teacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import SCORES
+from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
 from cenie.types import Level
 
@@ -41,6 +42,9 @@ def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
             return Curriculum(RandomSource(domain.generator(settings.generator)), learn_on_new=True)
         case ReplayTeacher():
             return _replay_curriculum(domain, RandomSource(domain.generator(settings.generator)), settings)
+        case SflTeacher():
+            scout = SflSource(RandomSource(domain.generator(settings.generator)), settings)
+            return Curriculum(scout, learn_on_new=scout.is_training)
         case AlpGmmTeacher():
             if domain.tasks is None:
                 raise ValueError("ALP-GMM needs a domain with a space of tasks (Domain.tasks)")

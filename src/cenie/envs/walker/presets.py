@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE
+from cenie.envs.original import ORIGINAL_CODE, QUICK_SCOUTING
 from cenie.settings import Where
 
 # Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
@@ -34,6 +34,9 @@ _LONG_RUN = {
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
     "student.ppo.minibatches": 32,
+    # SFL: as many levels for each one that is trained on as published, where batches have 256.
+    "teacher.scouted": 1600,
+    "teacher.kept": 64,
     "teacher.replay.capacity": 1000,
     "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
     "teacher.replay.priority.temperature": 0.1,
@@ -57,6 +60,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 32,
         "student.ppo.gae_lambda": 0.95,
         "student.ppo.bootstrap_at_timeout": True,
+        **QUICK_SCOUTING,
         "teacher.generator": "easy",  # nobody learns to walk on others within minutes
         "teacher.replay.capacity": 1000,
         "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
