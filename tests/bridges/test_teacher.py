@@ -9,6 +9,7 @@ import pytest
 from cenie import Teacher
 from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
+from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
 from tests.unchecked import unchecked
 
@@ -579,3 +580,9 @@ def test_bug_equal_scores_and_no_word():
 
     with pytest.warns(UserWarning, match="same score"):
         told()
+
+
+def test_methods_that_make_their_own_levels_are_not_offered():
+    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm"}
+    with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
+        make("alp-gmm")

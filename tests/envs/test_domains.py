@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -64,11 +65,14 @@ def test_the_table_names_what_the_domain_has(domain):
     assert set(domain.suites) == set(row.suites)
     assert dict(domain.roles) == dict(row.roles)
     assert {"random", "simple"} <= domain.roles.keys()
+    assert row.tasks == (domain.tasks is not None)
 
 
 def test_all_ways_to_a_level_lead_to_the_same_kind(domain):
     shapes = [jax.eval_shape(domain.generator(name), KEY) for name in (*domain.generators, *domain.roles)]
     shapes.append(jax.eval_shape(domain.edit, KEY, shapes[0]))
+    assert domain.tasks is not None
+    shapes.append(jax.eval_shape(domain.tasks.draw, KEY, jnp.asarray(domain.tasks.low)))
     described = {str(jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), shape)) for shape in shapes}
     assert len(described) == 1
     statistics = jax.eval_shape(domain.statistics, shapes[0])

@@ -91,9 +91,9 @@ def test_nothing_is_left_of_a_phase_that_is_over():
 
 
 def test_settings_that_cannot_be_are_refused():
-    with pytest.raises(SettingsError, match="teacher.kept: must not exceed scouted"):
+    with pytest.raises(SettingsError, match=r"teacher.kept: must not exceed scouted"):
         preset("maze", "sfl", "quick", {"teacher.kept": 300})
     with pytest.raises(SettingsError, match=r"teacher.plays: must divide student.num_levels \(64\), got 5"):
         preset("maze", "sfl", "quick", {"teacher.plays": 5})
-    with pytest.raises(SettingsError, match="teacher.generator: must be one of"):
+    with pytest.raises(SettingsError, match=r"teacher.generator: must be one of"):
         preset("maze", "sfl", "quick", {"teacher.generator": "nowhere"})
