@@ -31,6 +31,7 @@ DOMAINS = {
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 FAMILIES: dict[str, dict[str, Any]] = {
     "dr": {},
+    "traced": {**REPLAY, "teacher.correction.memory_size": 8},
     "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
     "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
 }

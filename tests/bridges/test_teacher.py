@@ -583,6 +583,11 @@ def test_bug_equal_scores_and_no_word():
 
 
 def test_methods_that_make_their_own_levels_are_not_offered():
-    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm"}
+    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm", "traced"}
     with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
         make("alp-gmm")
+
+
+def test_a_correction_needs_to_know_what_students_see():
+    with pytest.raises(ValueError, match="correction: must be null"):
+        Teacher(generate=lambda rng: rng.random(2), settings={"correction": {"kind": "traced"}})

@@ -42,9 +42,13 @@ Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
 OFFERED = tuple(
-    name for name, method in METHODS.items() if isinstance(method.settings, RandomTeacher | ReplayTeacher)
+    name
+    for name, method in METHODS.items()
+    if isinstance(method.settings, RandomTeacher)
+    or (isinstance(method.settings, ReplayTeacher) and method.settings.correction is None)
 )
-"""The methods that a loop of your own can use: those to which it makes no difference how levels are made."""
+"""The methods that a loop of your own can use: those that need not know how levels are made, or what students
+see."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
@@ -328,6 +332,7 @@ class _HostLevels:
 
     size: int
     tasks: None = None
+    environment: None = None
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
         return lambda key: jnp.zeros(self.size, jnp.uint8)

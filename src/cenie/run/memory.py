@@ -76,6 +76,11 @@ def training_needs(config: Config) -> Iterator[Need]:
     yield Need(steps * step_bytes, "a rollout", fields)
     size = steps // student.ppo.minibatches * _FLOAT_BYTES * sizes.activations
     yield Need(size, "a minibatch", (*fields, *sizes.fields))
+    if isinstance(config.teacher, ReplayTeacher) and config.teacher.correction is not None:
+        # What it reads at each step, and its memory.
+        read, memory = config.domain_spec.observation_parts, config.teacher.correction.memory_size
+        size = steps * _FLOAT_BYTES * (sum(map(numbers_in, read)) + memory)
+        yield Need(size, "the transition model", (*fields, "teacher.correction.memory_size"))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
 
 

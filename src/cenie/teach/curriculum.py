@@ -13,6 +13,7 @@ from cenie.teach.config import Alpha, Constant, ReplayConfig
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import Score
 from cenie.teach.source import Proposal, Source, SourceState
+from cenie.teach.traced import TracedCorrection, TracedState
 from cenie.types import Level
 
 NEW, REPLAY, EDIT = 0, 1, 2
@@ -24,10 +25,14 @@ REGRET, NOVELTY = "regret", "novelty"
 
 @dataclass(frozen=True)
 class Replay:
-    """A level buffer, the score by which its levels are ranked, and when they are played again."""
+    """A level buffer, the score by which its levels are ranked, and when they are played again.
+
+    `correction` is what a model that learns adds to the scores.
+    """
 
     config: ReplayConfig
     score: Score
+    correction: TracedCorrection | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Curriculum:
                 raise ValueError(f"a curriculum with {name} needs replay")
         if self.own_levels and self.novelty is not None:
             raise ValueError("novelty is measured for one level buffer: own_levels must be False")
+        if self.own_levels and self.replay is not None and self.replay.correction is not None:
+            raise ValueError("scores are corrected for one level buffer: own_levels must be False")
         if self.students < 1:
             raise ValueError(f"a curriculum needs at least one student, got {self.students}")
 
@@ -151,6 +158,7 @@ class TeacherState(eqx.Module):
     edit_due: Bool[Array, ""] | None = None
     novelty: PyTree[Any] = None
     weight: WeightState | None = None
+    correction: TracedState | None = None
 
     @property
     def replay(self) -> ReplayState | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.settings import Problem, setting, show
-from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig
+from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig, Traced
 
 ScoreName = Literal[
     "pvl",
@@ -48,6 +48,8 @@ class ReplayTeacher:
     novelty: Cenie | None = None
     # How much novelty counts beside the score; only read with novelty.
     alpha: Alpha = field(default_factory=Constant)
+    # What a transition model and the progress of other levels add to the score.
+    correction: Traced | None = None
 
     def check(self) -> Iterator[Problem]:
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
@@ -157,6 +159,10 @@ METHODS = {
     **dict(_novelty_methods()),
     "plr-learnability": Method(
         "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
+    ),
+    "traced": Method(
+        "ACCEL by regret, transition-prediction error and co-learnability (TRACED)",
+        dataclasses.replace(_ACCEL, correction=Traced()),
     ),
     "sfl": Method("trains on the most learnable of many scouted levels (SFL)", SflTeacher()),
     "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),

@@ -5,16 +5,18 @@ from typing import Protocol, runtime_checkable
 
 from jaxtyping import PRNGKeyArray
 
-from cenie.envs.base import TaskSpace
+from cenie.envs.base import Environment, TaskSpace
+from cenie.student.encoders import parts_of
 from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Cenie
+from cenie.teach.config import Cenie, Traced
 from cenie.teach.curriculum import Curriculum, Editing, Replay
 from cenie.teach.methods import AlpGmmTeacher, RandomTeacher, ReplayTeacher, SflTeacher, Teacher
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import SCORES
 from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
+from cenie.teach.traced import TracedCorrection
 from cenie.types import Level
 
 
@@ -24,6 +26,11 @@ class LevelFactory(Protocol):
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
+        ...
+
+    @property
+    def environment(self) -> Environment | None:
+        """What levels are played in, if that is ours."""
         ...
 
     @property
@@ -60,11 +67,20 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
     return Curriculum(
         source=source,
         learn_on_new=settings.learn_on_new,
-        replay=Replay(settings.replay, SCORES[settings.score]),
+        replay=Replay(settings.replay, SCORES[settings.score], _correction(domain, settings.correction)),
         editing=editing,
         novelty=_novelty(settings.novelty),
         alpha=settings.alpha,
     )
+
+
+def _correction(domain: LevelFactory, settings: Traced | None) -> TracedCorrection | None:
+    if settings is None:
+        return None
+    environment = domain.environment
+    if environment is None:
+        raise ValueError("correction: must be null, because nothing is known of what the student sees")
+    return TracedCorrection(settings, parts_of(environment.observation_space), environment.action_space)
 
 
 def _novelty(settings: Cenie | None) -> Novelty | None:

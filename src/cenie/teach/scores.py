@@ -84,10 +84,7 @@ def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
 
     An episode of one step counts as 0.
     """
-    done = inputs.rollout.done
-    length = episodes_of(done).length
-    scale = length / jnp.maximum(length - 1, 1)
-    return episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * scale))
+    return transition_mean(inputs, jnp.abs(inputs.advantages.error))
 
 
 def maximised_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -179,3 +176,11 @@ def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arra
         episode_count = jnp.ones_like(episode_count)
     weighted = values / (jnp.maximum(episodes.length, 1) * episode_count)
     return jnp.where(counted, weighted, 0.0).sum(axis=1)
+
+
+def transition_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
+    """The same without the last step of each episode, after which there is no next one."""
+    done = inputs.rollout.done
+    length = episodes_of(done).length
+    scale = length / jnp.maximum(length - 1, 1)
+    return episode_mean(inputs, jnp.where(done, 0.0, values * scale))
