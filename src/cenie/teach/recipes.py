@@ -22,7 +22,7 @@ from cenie.types import Level
 
 @runtime_checkable
 class LevelFactory(Protocol):
-    """What a recipe needs of a domain: how levels are generated and edited."""
+    """What a recipe needs of a domain: how levels are generated, edited and played."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""

@@ -58,7 +58,8 @@ class TracedCorrection:
         size = self.settings.memory_size
         model = TransitionModel(LSTM(seen + done, size, 1.0, memory_key), uniform(readout_key, size, seen))
         nowhere = jnp.full(num_levels, -1, jnp.int32)
-        return TracedState(model, self._optimiser.init(model), jnp.zeros(capacity), nowhere, nowhere)
+        optimiser = self._optimiser.init(eqx.filter(model, eqx.is_inexact_array))
+        return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
 
     def score(self, state: TracedState, inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
         """What the transition model adds to the score of each level, before it learns from them."""
@@ -86,7 +87,9 @@ class TracedCorrection:
             return jnp.mean(transition_mean(inputs, self._errors(model, inputs.rollout)))
 
         error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(inputs))
-        updates, optimiser = self._optimiser.update(gradient, state.optimiser, state.model)
+        updates, optimiser = self._optimiser.update(
+            gradient, state.optimiser, eqx.filter(state.model, eqx.is_inexact_array)
+        )
         model = eqx.apply_updates(state.model, updates)
 
         capacity = len(scores)
