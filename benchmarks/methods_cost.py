@@ -2,10 +2,10 @@
 
     python -m benchmarks.methods_cost [--methods dr accel sfl] [--updates 8] [--preset quick]
 
-All methods run in one process, one after the other; `dr` runs first and last, and the difference of the two says
-how far to trust the rest. What is compiled is compiled before. Replay begins after a few batches (`min_fill`) and at
-its full rate (`schedule`), so that a short run is like a long one, and SFL has a twelfth of its phases. Seconds are CPU
-time, which depends least on what else the machine does, for all cycles divided by the updates among them.
+All methods run in one process, one after the other; `dr` runs first and last, and the difference of the two
+says how far to trust the rest. What is compiled is compiled before. Replay begins after a few batches, at its
+full rate, so that a short run is like a long one, and SFL has shorter phases of the same proportions. Seconds
+are CPU time, which depends least on what else the machine does: of all cycles, over the updates among them.
 """
 
 import argparse
