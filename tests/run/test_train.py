@@ -287,8 +287,8 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["sfl", "alp-gmm"])
-def test_kill_9_and_resume_of_a_source_that_learns_ends_with_the_same_bits(tmp_path, method):
+@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced"])
+def test_kill_9_and_resume_of_a_teacher_that_learns_ends_with_the_same_bits(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=1, updates=30)
 
 

@@ -45,9 +45,9 @@ class DomainEntry:
     `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
     has the properties of these names itself. `roles` are names of generators by what they are for, and
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
-    usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box. `xla_flags`
-    make its programs faster on a CPU; the command line passes them to XLA, which reads them once for the
-    whole process.
+    usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box.
+    `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which reads them once
+    for the whole process.
     """
 
     summary: str
