@@ -175,3 +175,10 @@ def test_levels_can_be_seen(domain, random_levels):
     pictures = [domain.render.level(level) for level in rows(random_levels)[:2]]
     assert all(picture.dtype == np.uint8 and picture.shape[2] == 3 for picture in pictures)
     assert not np.array_equal(*pictures)
+
+
+def test_quick_mazes_are_scored_otherwise_unless_a_method_is_named_after_its_score():
+    scores = {method: preset("maze", method, "quick").teacher.score for method in ("plr-cenie", "accel")}
+    assert scores == {"plr-cenie": "maxmc", "accel": "maxmc"}
+    assert preset("maze", "plr-learnability", "quick").teacher.score == "learnability"
+    assert preset("maze", "plr-cenie", "paper").teacher.score == "pvl"
