@@ -29,13 +29,21 @@ DOMAINS = {
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "dr": {},
+    "minimax": {},
+    "paired": {},
+    "traced": {**REPLAY, "teacher.correction.memory_size": 8},
+    "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
+    "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
+}
+"""Small teachers of the methods that replay no levels."""
 # On one device: what is shared out over two takes longer to compile.
 NOVELTY = {
     "teacher.novelty.coverage.components": (2, 4),
     "teacher.novelty.coverage.window": 6,
     "run.devices": 1,
 }
-WITHOUT_REPLAY = ("dr", "minimax", "paired")
 # Few and small steps of design.
 DESIGNERS = {
     "maze": {
@@ -51,10 +59,9 @@ DESIGNERS = {
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
-    replay = REPLAY if method not in WITHOUT_REPLAY else {}
+    family = FAMILIES.get(method, REPLAY)
     designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = NOVELTY if "cenie" in method else {}
+    small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(
-        domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **designer, **named}
-    )
+    return preset(domain, method, "quick", small | named)

@@ -38,8 +38,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Where:
-    """A value in a preset that counts only where another setting is given: for methods that edit, say; or
-    only where it is a certain one, which `equals` names."""
+    """A value in a preset that counts only where another setting is given: for methods that edit, say.
+
+    With `equals`, only where that setting has this value.
+    """
 
     path: str
     value: Any

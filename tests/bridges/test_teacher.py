@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from cenie import Teacher
+from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
-from cenie.teach.methods import METHODS, DesignerTeacher
+from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
 from tests.unchecked import unchecked
 
@@ -70,11 +71,7 @@ def described(tasks):
 
 QUICKLY = ("dr", "plr", "accel-cenie")
 """Together they use every part of a curriculum; `make test-all` runs the other methods too."""
-DESIGNED = [name for name in METHODS if isinstance(METHODS[name].settings, DesignerTeacher)]
-SOME = [
-    pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow)
-    for name in sorted(set(METHODS) - set(DESIGNED))
-]
+SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(OFFERED)]
 
 
 @pytest.fixture(scope="module", params=SOME)
@@ -108,12 +105,6 @@ def test_every_method_asks_for_what_it_was_built_to_ask(method):
     kinds |= {"edit"} if method.startswith("accel") else set()
     tasks, _ = run(teacher, 10, 30)
     assert {task.kind for task in tasks} <= kinds
-
-
-@pytest.mark.parametrize("name", DESIGNED)
-def test_methods_that_design_levels_step_by_step_are_refused(name):
-    with pytest.raises(SettingsError, match=f"method: {name} designs levels step by step"):
-        make(name, settings={})
 
 
 def test_same_seed_same_tasks_and_another_seed_other_tasks(method):
@@ -589,3 +580,14 @@ def test_bug_equal_scores_and_no_word():
 
     with pytest.warns(UserWarning, match="same score"):
         told()
+
+
+def test_methods_that_make_their_own_levels_are_not_offered():
+    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm", "traced", "minimax", "paired", "repaired"}
+    with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
+        make("alp-gmm")
+
+
+def test_a_correction_needs_to_know_what_students_see():
+    with pytest.raises(ValueError, match="correction: must be null"):
+        Teacher(generate=lambda rng: rng.random(2), settings={"correction": {"kind": "traced"}})

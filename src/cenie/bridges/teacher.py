@@ -28,7 +28,7 @@ from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
-from cenie.teach.methods import METHODS, DesignerTeacher
+from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
 from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
@@ -41,6 +41,15 @@ PerStep = np.ndarray | Sequence[Any]
 
 Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
+
+OFFERED = tuple(
+    name
+    for name, method in METHODS.items()
+    if isinstance(method.settings, RandomTeacher)
+    or (isinstance(method.settings, ReplayTeacher) and method.settings.correction is None)
+)
+"""The methods that a loop of your own can use: those that need not know how levels are made, or what students
+see."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
@@ -73,7 +82,7 @@ class StoredLevel:
 
 
 class Teacher:
-    """Any method of the library as two calls: `ask` for levels, `tell` what happened on them.
+    """A method of the library as two calls: `ask` for levels, `tell` what happened on them.
 
     `generate(rng)` returns a new level, `edit(rng, level)` a slightly changed one (for the methods that
     edit); `rng` is a `numpy.random.Generator`. A level is an array, a number, or nested dicts, lists and
@@ -104,10 +113,7 @@ class Teacher:
         seed: int = 0,
     ):
         read = _Arguments()
-        read.choice("method", method, tuple(METHODS))
-        if not read.problems and isinstance(METHODS[method].settings, DesignerTeacher):
-            reason = "designs levels step by step, which a function that generates them cannot"
-            read.problems.append(Problem("method", f"{method} {reason}"))
+        read.choice("method", method, OFFERED)
         read.function("generate", generate)
         if edit is not None:
             read.function("edit", edit)
@@ -326,6 +332,8 @@ class _HostLevels:
     """Stands in for a domain: levels are made by Python outside, so that inside they are just rows."""
 
     size: int
+    tasks: None = None
+    environment: None = None
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
         return lambda key: jnp.zeros(self.size, jnp.uint8)

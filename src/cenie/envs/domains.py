@@ -50,9 +50,10 @@ class DomainEntry:
     `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
     has the properties of these names itself. `roles` are names of generators by what they are for, and
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
-    usual one. `edits` says whether levels can be edited, and `design` derives from an instance what a
-    designer in the place of a generator sees and does, if levels can be designed. `xla_flags` make its
-    programs faster on a CPU; the command line passes them to XLA, which reads them once for all.
+    usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box; `design`
+    derives from an instance what a designer in the place of a generator sees and does, if levels can be
+    designed. `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which reads
+    them once for the whole process.
     """
 
     summary: str
@@ -63,6 +64,7 @@ class DomainEntry:
     suites: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
     edits: bool = True
+    tasks: bool = True
     spec: Callable[[Any], DomainSpec] = spec_of_settings
     design: Callable[[Any, str], DesignSpec] | None = None
     xla_flags: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> Do
         suites=tuple(domain.suites),
         presets=domain.presets or {"default": _ANY_DOMAIN},
         edits=domain.edit is not cannot_edit,
+        tasks=domain.tasks is not None,
         spec=lambda settings: domain_spec(build(settings)),
         design=None
         if domain.design is None

@@ -14,3 +14,11 @@ ORIGINAL_CODE: dict[str, Any] = {
     "teacher.utility": Where("teacher.utility", "minus-best-return", equals="minus-return"),
 }
 """How the code that PLR-perp and ACCEL were published with differs from the settings of the paper."""
+
+QUICK_SCOUTING: dict[str, Any] = {
+    "teacher.scouted": 256,
+    "teacher.plays": 4,
+    "teacher.kept": 64,
+    "teacher.updates": 50,
+}
+"""SFL within minutes: 16 batches of 64 columns are scouted for every 50 updates."""

@@ -23,10 +23,12 @@ from cenie.teach.config import ReplayConfig
 from cenie.teach.methods import (
     METHODS,
     OWN,
+    AlpGmmTeacher,
     DesignerTeacher,
     OwnTeacher,
     RandomTeacher,
     ReplayTeacher,
+    SflTeacher,
     Teacher,
 )
 
@@ -158,7 +160,7 @@ class Config:
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
         generators = (*entry.roles, *entry.generators)
-        if isinstance(self.teacher, RandomTeacher | ReplayTeacher):
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher):
             allowed.append(("teacher.generator", self.teacher.generator, generators))
         if isinstance(self.teacher, DesignerTeacher):
             allowed.append(("teacher.replaces", self.teacher.replaces, generators))
@@ -167,6 +169,13 @@ class Config:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
         if self.replay is not None:
             yield from self._replay_problems(self.replay)
+        batch = self.student.num_levels
+        if isinstance(self.teacher, SflTeacher) and batch % self.teacher.plays:
+            yield Problem(
+                "teacher.plays", f"must divide student.num_levels ({batch}), got {self.teacher.plays}"
+            )
+        if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
+            yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
         if settings.is_readable(self.env):
             try:
                 parts = self.domain_spec.observation_parts

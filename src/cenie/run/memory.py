@@ -16,7 +16,7 @@ from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
 from cenie.teach.config import Cenie, Rescored
-from cenie.teach.methods import ReplayTeacher
+from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher, SflTeacher
 
 _FLOAT_BYTES = 4
 """Bytes of a number in single precision."""
@@ -85,6 +85,11 @@ def training_needs(config: Config) -> Iterator[Need]:
         # They learn one after another.
         minibatch = max(minibatch, Need(size, "a minibatch", design_fields), key=lambda need: need.size)
     yield minibatch
+    if isinstance(config.teacher, ReplayTeacher) and config.teacher.correction is not None:
+        # What it reads at each step, and its memory.
+        read, memory = config.domain_spec.observation_parts, config.teacher.correction.memory_size
+        size = steps * _FLOAT_BYTES * (sum(map(numbers_in, read)) + memory)
+        yield Need(size, "the transition model", (*fields, "teacher.correction.memory_size"))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
 
 
@@ -108,6 +113,13 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         numbers = 7 if _novelty(config) is None else 8
         size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
         yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
+    if isinstance(config.teacher, SflTeacher):
+        size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
+        yield Need(size, "the kept levels", ("teacher.kept", "env"))
+    if isinstance(config.teacher, AlpGmmTeacher):
+        # A task is two numbers or more; and the distances of new ones from all.
+        size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
+        yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
     novelty = _novelty(config)
     if novelty is not None:
         dimensions = sizes.features + numbers_in(spec.action_space)

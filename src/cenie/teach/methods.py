@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.settings import Problem
+from cenie.settings import Problem, setting, show
 from cenie.student.config import Memoryless, PPOConfig
 from cenie.teach.config import (
     Alpha,
@@ -17,6 +17,7 @@ from cenie.teach.config import (
     DesignerConfig,
     EditConfig,
     ReplayConfig,
+    Traced,
     Utility,
     decay_problems,
 )
@@ -29,6 +30,7 @@ ScoreName = Literal[
     "maxmc-positive",
     "maxmc-start",
     "td",
+    "mna",
     "entropy",
     "learnability",
     "uniform",
@@ -57,6 +59,8 @@ class ReplayTeacher:
     novelty: Cenie | None = None
     # How much novelty counts beside the score; only read with novelty.
     alpha: Alpha = field(default_factory=Constant)
+    # What a transition model and the progress of other levels add to the score.
+    correction: Traced | None = None
 
     def check(self) -> Iterator[Problem]:
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
@@ -91,7 +95,59 @@ class DesignerTeacher:
                 yield Problem("antagonist", f"must be null: there is none with the utility {self.utility}")
 
 
-Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher
+@dataclass(frozen=True)
+class AlpGmmTeacher:
+    """Levels of the kinds on which the student's returns change most, in the domain's space of tasks."""
+
+    # The mixture is fitted after so many tasks, and to so many; until then tasks are uniform. Original code.
+    fit_every: int = setting(250, minimum=6, maximum=1_000_000)
+    # Among so many past tasks the nearest one is looked for; the original code keeps all.
+    database: int = setting(10_000, minimum=6, maximum=10_000_000)
+    random_share: float = setting(0.2, minimum=0.0, maximum=1.0)  # original code
+    # The fewest and the most Gaussians; AIC chooses. Original code.
+    components: tuple[int, int] = setting((2, 20), minimum=1, maximum=100)
+    # Added to every variance, in a box of sides 1. The default of the original code's software.
+    reg: float = setting(1e-6, above=0.0, maximum=1e30)
+    # The returns that count as 0 and as 1; what lies beyond is clipped. None: returns as they are.
+    returns: tuple[float, float] | None = None
+    # A task of which the rollout completed no episode: `ignore` it, or `score` its return so far.
+    unfinished: Literal["ignore", "score"] = "ignore"
+
+    def check(self) -> Iterator[Problem]:
+        fewest, most = self.components
+        if not fewest <= most <= self.fit_every:
+            yield Problem(
+                "components",
+                f"the fewest must not exceed the most, nor these fit_every ({self.fit_every}), "
+                f"got {fewest} and {most}",
+            )
+        if self.returns is not None and self.returns[0] >= self.returns[1]:
+            yield Problem("returns", f"the first must be below the second, got {show(self.returns)}")
+
+
+@dataclass(frozen=True)
+class SflTeacher:
+    """Scouts many random levels without learning, and trains on the most learnable of them for a while.
+
+    The numbers are those that SFL was published with for mazes, where a batch has 256 levels.
+    """
+
+    generator: str = "random"
+    # So many levels are scouted in a phase, each in so many columns of a batch: the original code plays each
+    # for 2,000 steps, which is 8 episodes or more.
+    scouted: int = setting(25_000, minimum=1, maximum=100_000_000)
+    plays: int = setting(8, minimum=1, maximum=100_000)
+    # The most learnable so many are kept, and are so large a share of each batch, for so many updates.
+    kept: int = setting(1000, minimum=1, maximum=10_000_000)
+    kept_share: float = setting(0.5, minimum=0.0, maximum=1.0)
+    updates: int = setting(100, minimum=1, maximum=100_000_000)
+
+    def check(self) -> Iterator[Problem]:
+        if self.kept > self.scouted:
+            yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
+
+
+Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher | AlpGmmTeacher | SflTeacher
 
 
 @dataclass(frozen=True)
@@ -152,8 +208,13 @@ METHODS = {
         "PAIRED with a level buffer for each student: learns from replayed levels only",
         DesignerTeacher(designer=_WITHOUT_MEMORY, replay=ReplayConfig(replay_prob=0.95)),  # dcd
     ),
-    "sfl": Method(
-        "replay of levels by learnability p(1-p), learns from those only",
-        dataclasses.replace(_PLR, score="learnability"),
+    "plr-learnability": Method(
+        "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
     ),
+    "traced": Method(
+        "ACCEL by regret, transition-prediction error and co-learnability (TRACED)",
+        dataclasses.replace(_ACCEL, correction=Traced()),
+    ),
+    "sfl": Method("trains on the most learnable of many scouted levels (SFL)", SflTeacher()),
+    "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),
 }

@@ -13,6 +13,7 @@ from cenie.envs.maze.generate import generate
 from cenie.envs.maze.level import stack_levels, statistics
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
+from cenie.envs.maze.tasks import task_space
 
 
 def maze_domain(config: MazeConfig) -> Domain:
@@ -29,5 +30,6 @@ def maze_domain(config: MazeConfig) -> Domain:
         to_json=to_json,
         from_json=from_json,
         design=partial(maze_design, config),
+        tasks=task_space(config),
         render=Renderer(level=render, episode=episode_frames),
     )

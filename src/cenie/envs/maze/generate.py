@@ -90,5 +90,5 @@ def assemble(
     )
 
 
-def tile_to_position(tile: Int[Array, ""], width: int) -> Int[Array, " 2"]:
+def tile_to_position(tile: Int[Array, "..."], width: int) -> Int[Array, "2 ..."]:
     return jnp.stack([tile % width, tile // width])
