@@ -32,6 +32,8 @@ DOMAINS = {
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 FAMILIES: dict[str, dict[str, Any]] = {
     "dr": {},
+    "minimax": {},
+    "paired": {},
     "traced": {**REPLAY, "teacher.correction.memory_size": 8},
     "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
     "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
@@ -43,6 +45,17 @@ NOVELTY = {
     "teacher.novelty.coverage.window": 6,
     "run.devices": 1,
 }
+# Few and small steps of design.
+DESIGNERS = {
+    "maze": {
+        "teacher.replaces": "blocks25",
+        "teacher.designer.network.encoder.size": 8,
+        "teacher.designer.network.head_size": 8,
+        "teacher.designer.ppo.epochs": 1,
+        "teacher.designer.ppo.minibatches": 2,
+    },
+    "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
+}
 
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
@@ -51,6 +64,8 @@ def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     if method in METHODS and hasattr(METHODS[method].settings, "score"):
         # The score that the method was published with, whichever a preset prefers.
         family = {**family, "teacher.score": METHODS[method].settings.score}
+    designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = NOVELTY if "cenie" in method else {}
+    small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **family, **novelty, **named})
+    return preset(domain, method, "quick", small | named)

@@ -583,7 +583,7 @@ def test_bug_equal_scores_and_no_word():
 
 
 def test_methods_that_make_their_own_levels_are_not_offered():
-    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm", "traced"}
+    assert set(METHODS) - set(OFFERED) == {"sfl", "alp-gmm", "traced", "minimax", "paired", "repaired"}
     with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
         make("alp-gmm")
 

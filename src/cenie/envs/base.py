@@ -244,3 +244,9 @@ class Domain:
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""
         return self.generators[self.roles.get(name, name)]
+
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        if self.design is None:
+            raise ValueError(f"{self.name} has no design environment: nobody can learn to design its levels")
+        return self.design(self.roles.get(name, name))

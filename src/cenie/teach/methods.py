@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.settings import Problem, setting, show
-from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig, Traced
+from cenie.student.config import Memoryless, PPOConfig
+from cenie.teach.config import (
+    Alpha,
+    Cenie,
+    Constant,
+    DesignerConfig,
+    EditConfig,
+    ReplayConfig,
+    Traced,
+    Utility,
+    decay_problems,
+)
 
 ScoreName = Literal[
     "pvl",
@@ -54,6 +65,34 @@ class ReplayTeacher:
     def check(self) -> Iterator[Problem]:
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
             yield Problem("edit.children", "must be 1 without novelty, by which the best child is chosen")
+
+
+@dataclass(frozen=True)
+class DesignerTeacher:
+    """A designer that learns to make levels of high utility; with or without level buffers."""
+
+    # Whose place the designer takes: it has the budget of walls, or the ranges, of that generator.
+    replaces: str = "random"
+    utility: Utility = "regret"
+    # A regret below 0, where the antagonist did worse, counts as 0 (dcd; not in the paper, nor in jaxued).
+    clip_regret: bool = True
+    designer: DesignerConfig = field(default_factory=DesignerConfig)
+    # The antagonist has the network and the rollouts of the student, and its PPO unless another one is given
+    # (which begins with the defaults of PPO, not with the student's).
+    antagonist: PPOConfig | None = None
+    # A level buffer for each student, who then learn from replayed levels only.
+    replay: ReplayConfig | None = None
+    score: ScoreName = "pvl"  # only read with replay
+
+    @property
+    def has_antagonist(self) -> bool:
+        return not self.utility.startswith("minus")
+
+    def check(self) -> Iterator[Problem]:
+        if self.antagonist is not None:
+            yield from decay_problems(self.antagonist, "antagonist")
+            if not self.has_antagonist:
+                yield Problem("antagonist", f"must be null: there is none with the utility {self.utility}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +147,7 @@ class SflTeacher:
             yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
 
 
-Teacher = RandomTeacher | ReplayTeacher | AlpGmmTeacher | SflTeacher
+Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher | AlpGmmTeacher | SflTeacher
 
 
 @dataclass(frozen=True)
@@ -134,6 +173,7 @@ _ACCEL = ReplayTeacher(
     replay=ReplayConfig(replay_prob=0.8),  # CENIE table, mazes
     edit=EditConfig(),
 )
+_WITHOUT_MEMORY = DesignerConfig(network=Memoryless())  # dcd: only the designer of PAIRED has an LSTM
 _NOVELTIES = {"cenie": ("CENIE", Cenie())}
 
 
@@ -157,6 +197,17 @@ METHODS = {
     "plr-robust": Method("PLR-perp: learns from replayed levels only", _PLR),
     "accel": Method("replay of edited levels, starting from simple ones", _ACCEL),
     **dict(_novelty_methods()),
+    "minimax": Method(
+        "a designer learns to lower the student's return",
+        DesignerTeacher(utility="minus-return", designer=_WITHOUT_MEMORY),
+    ),
+    "paired": Method(
+        "a designer learns to raise the student's regret, which an antagonist measures", DesignerTeacher()
+    ),
+    "repaired": Method(
+        "PAIRED with a level buffer for each student: learns from replayed levels only",
+        DesignerTeacher(designer=_WITHOUT_MEMORY, replay=ReplayConfig(replay_prob=0.95)),  # dcd
+    ),
     "plr-learnability": Method(
         "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
     ),

@@ -3,15 +3,24 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
-from cenie.envs.base import Environment, TaskSpace
+from cenie.envs.base import Design, Environment, TaskSpace
 from cenie.student.encoders import parts_of
 from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Cenie, Traced
 from cenie.teach.curriculum import Curriculum, Editing, Replay
-from cenie.teach.methods import AlpGmmTeacher, RandomTeacher, ReplayTeacher, SflTeacher, Teacher
+from cenie.teach.designer import DesignerSource
+from cenie.teach.methods import (
+    AlpGmmTeacher,
+    DesignerTeacher,
+    RandomTeacher,
+    ReplayTeacher,
+    SflTeacher,
+    Teacher,
+)
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import SCORES
 from cenie.teach.sfl import SflSource
@@ -22,7 +31,7 @@ from cenie.types import Level
 
 @runtime_checkable
 class LevelFactory(Protocol):
-    """What a recipe needs of a domain: how levels are generated, edited and played."""
+    """What a recipe needs of a domain: how levels are generated, edited, designed and played."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
@@ -41,14 +50,20 @@ class LevelFactory(Protocol):
     @property
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        ...
 
-def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
-    """The teacher that the settings describe."""
+
+def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None) -> Curriculum:
+    """The teacher that the settings describe; a designer works on every device of the `mesh`."""
     match settings:
         case RandomTeacher():
             return Curriculum(RandomSource(domain.generator(settings.generator)), learn_on_new=True)
         case ReplayTeacher():
             return _replay_curriculum(domain, RandomSource(domain.generator(settings.generator)), settings)
+        case DesignerTeacher():
+            return _designer_curriculum(domain, settings, mesh)
         case SflTeacher():
             scout = SflSource(RandomSource(domain.generator(settings.generator)), settings)
             return Curriculum(scout, learn_on_new=scout.is_training)
@@ -71,6 +86,24 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
         editing=editing,
         novelty=_novelty(settings.novelty),
         alpha=settings.alpha,
+    )
+
+
+def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: Mesh | None) -> Curriculum:
+    replay = settings.replay
+    students = 2 if settings.has_antagonist else 1
+    return Curriculum(
+        source=DesignerSource(
+            design=domain.design_for(settings.replaces),
+            settings=settings.designer,
+            utility=settings.utility,
+            clip_regret=settings.clip_regret,
+            mesh=mesh,
+        ),
+        learn_on_new=replay is None,
+        replay=None if replay is None else Replay(replay, SCORES[settings.score]),
+        students=students,
+        own_levels=replay is not None and students > 1,
     )
 
 

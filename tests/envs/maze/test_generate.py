@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.config import BUDGETS, MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.edit import edit
-from cenie.envs.maze.generate import BUDGETS, generate, random_free_tile
+from cenie.envs.maze.generate import generate, random_free_tile
 from cenie.envs.maze.level import make_level
 from cenie.envs.reset import step_and_restart, step_only
 from cenie.student.actions import Categorical

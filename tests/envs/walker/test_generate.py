@@ -147,7 +147,7 @@ def test_designers_draw_seeds_and_stay_in_the_ranges_of_easy_levels():
 
 def test_the_design_environment_passes_the_check():
     key = jax.random.key(0)
-    assert check_environment(WalkerDesign(WalkerConfig()), design_task("full"), key) == []
+    assert check_environment(WalkerDesign(WalkerConfig(), "full"), design_task("full"), key) == []
 
 
 @pytest.mark.parametrize("config", [WalkerConfig(max_steps=500), FIVE], ids=["eight", "five"])

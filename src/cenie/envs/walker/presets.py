@@ -24,11 +24,26 @@ _STUDENT = {
     "student.ppo.normalise_returns": True,  # table
 }
 
+# The designer has the network of the student. The paper's table has one PPO for all agents; where the
+# original code has another one for its designer, it is that.
+_DESIGNER = {
+    "teacher.designer.network": {"kind": "mlp"},
+    "teacher.designer.ppo.learning_rate": 3e-4,  # table
+    "teacher.designer.ppo.gamma": 0.99,  # table
+    "teacher.designer.ppo.gae_lambda": 0.9,  # table
+    "teacher.designer.ppo.value_clip": False,  # table
+    "teacher.designer.ppo.entropy_coef": 0.01,  # original code
+    "teacher.designer.ppo.epochs": 8,  # original code
+    "teacher.designer.ppo.minibatches": 4,  # original code
+    # Original code: the regrets of PAIRED are divided by their deviation, the returns of Minimax are not.
+    "teacher.designer.ppo.normalise_returns": Where("teacher.utility", True, equals="regret"),
+}
 _ALP_GMM = {"teacher.returns": (-200.0, 350.0)}  # original code
 
 # BipedalWalker column of the table; the original code says the same.
 _LONG_RUN = {
     **_STUDENT,
+    **_DESIGNER,
     **_ALP_GMM,
     "student.num_levels": 16,
     "student.num_steps": 2048,
@@ -52,6 +67,7 @@ _LONG_RUN = {
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         **_STUDENT,
+        **_DESIGNER,
         **_ALP_GMM,
         "updates": 100,
         "student.num_levels": 64,
