@@ -4,6 +4,7 @@ from typing import Any
 
 from cenie.run.config import Config
 from cenie.run.presets import preset
+from cenie.teach.methods import METHODS
 
 SETTINGS = {
     "updates": 6,
@@ -60,6 +61,9 @@ DESIGNERS = {
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
     family = FAMILIES.get(method, REPLAY)
+    if method in METHODS and hasattr(METHODS[method].settings, "score"):
+        # The score that the method was published with, whichever a preset prefers.
+        family = {**family, "teacher.score": METHODS[method].settings.score}
     designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = NOVELTY if "cenie" in method else {}
     small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}
