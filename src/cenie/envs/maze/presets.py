@@ -75,8 +75,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "teacher.designer.network.memory_size": 64,
         "teacher.designer.network.forget_bias": 1.0,
-        # Paid with noise for its walls, a designer learned to build them with these two within 150 updates; with
-        # a third of this rate, or with 0.95, not within 200 or half as fast (docs/methods/paired.md).
+        # Paid for its walls, with noise, a designer learned to build them within 160 updates; with a lambda of
+        # 0.95 it took longer, and with a third of this rate it did not learn (docs/methods/paired.md).
         "teacher.designer.ppo.learning_rate": 3e-3,
         "teacher.designer.ppo.gae_lambda": 1.0,
         "teacher.designer.ppo.epochs": 4,
