@@ -16,12 +16,12 @@ from cenie.novelty.config import MixtureConfig
 from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.teach import teacher, weight
-from cenie.teach.cenie import CenieNovelty, evenly_spread
+from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import init, play
 from cenie.teach.novelty import Experience, most_novel
-from cenie.teach.played import Points
+from cenie.teach.played import Points, evenly_spread
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny
 

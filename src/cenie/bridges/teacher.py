@@ -322,6 +322,8 @@ class _HostLevels:
     """Stands in for a domain: levels are made by Python outside, so that inside they are just rows."""
 
     size: int
+    environment = None
+    encoding = None
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
         return lambda key: jnp.zeros(self.size, jnp.uint8)

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.settings import Problem
-from cenie.teach.config import Alpha, Cenie, Constant, EditConfig, ReplayConfig
+from cenie.teach.config import (
+    Alpha,
+    Cenie,
+    Constant,
+    Diplr,
+    EditConfig,
+    Epoet,
+    NoveltyConfig,
+    Poet,
+    ReplayConfig,
+)
 
 ScoreName = Literal[
     "pvl",
@@ -44,7 +54,7 @@ class ReplayTeacher:
     score: ScoreName = "pvl"  # CENIE paper: positive value loss
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     edit: EditConfig | None = None
-    novelty: Cenie | None = None
+    novelty: NoveltyConfig | None = None
     # How much novelty counts beside the score; only read with novelty.
     alpha: Alpha = field(default_factory=Constant)
 
@@ -79,18 +89,29 @@ _ACCEL = ReplayTeacher(
     replay=ReplayConfig(replay_prob=0.8),  # CENIE table, mazes
     edit=EditConfig(),
 )
-_NOVELTIES = {"cenie": ("CENIE", Cenie())}
+_NOVELTIES = {
+    "cenie": ("CENIE", Cenie()),
+    "diplr": ("DIPLR", Diplr()),
+    "poet": ("POET", Poet()),
+    "epoet": ("Enhanced POET", Epoet()),
+}
+_NAMES = {"plr-diplr": "diplr"}
+"""Methods that were published under a name of their own."""
+_ABLATED = ("cenie", "diplr")
+"""The novelties that were published with an ablation that ranks by novelty alone."""
 
 
 def _novelty_methods() -> Iterator[tuple[str, Method]]:
-    """Both replay methods with every novelty, mixed with regret and (dagger) alone."""
+    """Both replay methods with every novelty, mixed with regret and (dagger, if it was published) alone."""
     for novelty_name, (title, novelty) in _NOVELTIES.items():
         for base_name, base_title, base in (("plr", "PLR-perp", _PLR), ("accel", "ACCEL", _ACCEL)):
             mixed = dataclasses.replace(base, novelty=novelty)
             novelty_only = dataclasses.replace(mixed, alpha=Constant(value=1.0))
             name = f"{base_name}-{novelty_name}"
+            name = _NAMES.get(name, name)
             yield name, Method(f"{base_title} by novelty and regret ({title})", mixed)
-            yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", novelty_only)
+            if novelty_name in _ABLATED:
+                yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", novelty_only)
 
 
 METHODS = {

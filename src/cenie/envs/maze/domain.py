@@ -10,7 +10,7 @@ from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, to_json
 from cenie.envs.maze.generate import BUDGETS, generate
-from cenie.envs.maze.level import stack_levels, statistics
+from cenie.envs.maze.level import encoding, stack_levels, statistics
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
 
@@ -29,5 +29,6 @@ def maze_domain(config: MazeConfig) -> Domain:
         to_json=to_json,
         from_json=from_json,
         design=partial(maze_design, config),
+        encoding=encoding,
         render=Renderer(level=render, episode=episode_frames),
     )
