@@ -36,10 +36,22 @@ NOVELTY = {
     "run.devices": 1,
 }
 
+# The novelties by the end of the names of their methods, and what makes them small.
+NOVELTIES = {
+    "cenie": NOVELTY,
+    "diplr": {"teacher.novelty.distance.directions": 4, "teacher.novelty.distance.quantiles": 4},
+    "-poet": {"teacher.novelty.archive": 16, "teacher.novelty.neighbours": 3},
+    "epoet": {
+        "teacher.novelty.students": 3,
+        "teacher.novelty.snapshot_every": 2,
+        "teacher.novelty.neighbours": 3,
+    },
+}
+
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
     replay = REPLAY if method != "dr" else {}
-    novelty = NOVELTY if "cenie" in method else {}
+    novelty = next((small for name, small in NOVELTIES.items() if name in method), {})
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **named})

@@ -1,7 +1,7 @@
 """State-action occupancies of levels, and the Wasserstein-1 distance between them."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ _BLOCK = 8
 """Numbers that are compared at a time: one pass over the sums for each block, instead of one for each."""
 
 
+@runtime_checkable
 class Transport(Protocol):
     """A distance between clouds of points: what it keeps of a cloud, and how far two of them are apart."""
 
