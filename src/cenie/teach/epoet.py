@@ -14,21 +14,22 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.student.networks import Network
 from cenie.student.rollout import collect
-from cenie.teach.buffer import BufferState, Remembered, levels_at
+from cenie.teach import identity
+from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.nearest import euclidean, last_of_each, nearest_others, or_largest
 from cenie.teach.novelty import Experience
 from cenie.types import Level
 
-Play = Callable[[Network, Level, Mesh | None], Float[Array, " n"]]
-"""The return of a network on each level of a batch."""
+Play = Callable[[Network, Level], Float[Array, " n"]]
+"""The return of a network on each level of a batch, which depends on no other level."""
 
 
 class Population(eqx.Module):
@@ -93,26 +94,48 @@ class EpoetNovelty:
             before.students,
             experience.student,
         )
-        batches = -(-self.capacity // slots.shape[0])
+        n = slots.shape[0]
+        batches = -(-self.capacity // n)
+        # Where too few are stored, the last one is played again.
+        in_batches = jnp.minimum(
+            jnp.arange(batches) * n + jnp.arange(n)[:, None], jnp.maximum(buffer.size - 1, 0)
+        )
+        stored = jax.tree.map(lambda leaf: leaf[in_batches], buffer.levels)
         # First all stored levels in batches, by the newest student alone; then this batch, by each of them.
-        first = batches - jnp.where(changed, -(-buffer.size // slots.shape[0]), 0)
+        first = batches - jnp.where(changed, -(-buffer.size // n), 0)
         last = batches + jnp.where((slots < 0).any(), self.students, 0)
 
-        def play(job: Int[Array, ""], returns: Float[Array, "jobs n"]) -> Float[Array, "jobs n"]:
-            rows = (batches - 1 - job) * slots.shape[0] + jnp.arange(slots.shape[0])
-            stored = levels_at(buffer, jnp.clip(rows, 0, buffer.size - 1))
-            is_stored = job < batches
-            levels = jax.tree.map(lambda old, new: jnp.where(is_stored, old, new), stored, experience.levels)
-            player = jax.tree.map(lambda leaf: leaf[jnp.where(is_stored, newest, job - batches)], students)
-            place = jnp.where(is_stored, batches - 1 - job, job)
-            return returns.at[place].set(self.play(player, devices.split(mesh, levels), mesh))
+        def on_each(shares: devices.Devices | None, levels: Level, stored: Level, *who: Any) -> Array:
+            return devices.shared(shares, lambda *rows: self._returns(*rows, *who), levels, stored)
 
-        nothing = jnp.zeros((batches + self.students, slots.shape[0]))
-        played = devices.replicate(mesh, lax.fori_loop(first, last, play, nothing))
-        of_newest = played[:batches].reshape(-1)[: self.capacity]
+        who = students, newest, first, last
+        played = devices.side_by_side(mesh, on_each, experience.levels, stored, *who)
+        of_newest = played[:, :batches].T.reshape(-1)[: self.capacity]
         of_stored = jnp.where(changed, before.returns.at[:, newest].set(of_newest), before.returns)
-        of_batch = jnp.where((slots >= 0)[:, None], of_stored[slots], played[batches:].T)
+        of_batch = jnp.where((slots >= 0)[:, None], of_stored[slots], played[:, batches:])
         return Examined(Population(students, newest, of_stored), changed, of_batch)
+
+    def _returns(
+        self,
+        levels: Level,
+        stored: Level,
+        students: Any,
+        newest: Int[Array, ""],
+        first: Int[Array, ""],
+        last: Int[Array, ""],
+    ) -> Float[Array, "r jobs"]:
+        """The returns of the jobs from `first` to `last`, 0 of the others: of the newest student on each of
+        the `stored` batches, from the last to the first, and of each student on the `levels`. One loop for
+        both, because an environment takes long to compile."""
+        rows, batches = jax.tree.leaves(stored)[0].shape[:2]
+
+        def play(job: Int[Array, ""], returns: Float[Array, "r jobs"]) -> Float[Array, "r jobs"]:
+            is_stored, batch = job < batches, jnp.maximum(batches - 1 - job, 0)
+            chosen = jax.tree.map(lambda old, new: jnp.where(is_stored, old[:, batch], new), stored, levels)
+            player = jax.tree.map(lambda leaf: leaf[jnp.where(is_stored, newest, job - batches)], students)
+            return returns.at[:, jnp.where(is_stored, batch, job)].set(self.play(player, chosen))
+
+        return lax.fori_loop(first, last, play, jnp.zeros((rows, batches + self.students)))
 
     def score(self, state: EpoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
         """The mean distance of each level from the nearest others that are stored."""
@@ -176,20 +199,23 @@ class EpoetNovelty:
 def first_returns(environment: Environment, num_steps: int) -> Play:
     """How to play one episode of each level, or its first `num_steps` steps.
 
-    The random numbers of a place in a batch are always the same: students are compared on equal terms.
+    A level always brings the same random numbers: students are compared on equal terms, at all times.
     """
 
-    def play(network: Network, levels: Level, mesh: Mesh | None) -> Float[Array, " n"]:
+    def play_one(network: Network, level: Level, number: UInt32[Array, ""]) -> Float[Array, ""]:
         rollout = collect(
             environment,
             network,
-            levels,
-            key=jax.random.key(0),
+            jax.tree.map(lambda leaf: leaf[None], level),
+            key=jax.random.fold_in(jax.random.key(0), number),
             num_steps=num_steps,
             advance=step_and_restart,
-            mesh=mesh,
         )
-        ended_before = jnp.cumsum(rollout.done, axis=1) - rollout.done
-        return jnp.where(ended_before == 0, rollout.reward, 0.0).sum(axis=1)
+        (done,), (reward,) = rollout.done, rollout.reward
+        return jnp.where(jnp.cumsum(done) - done == 0, reward, 0.0).sum()
+
+    def play(network: Network, levels: Level) -> Float[Array, " n"]:
+        numbers = identity.fingerprint(identity.words(levels))
+        return jax.vmap(play_one, (None, 0, 0))(network, levels, numbers)
 
     return play

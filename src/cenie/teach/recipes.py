@@ -84,7 +84,8 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
         case Epoet():
             if domain.environment is None:
                 raise _refusal(settings, "plays levels with past students, which only an environment allows")
-            steps = settings.max_steps or domain.environment.max_steps
+            longest = domain.environment.max_steps
+            steps = min(settings.max_steps or longest, longest)
             return EpoetNovelty(
                 play=first_returns(domain.environment, steps),
                 capacity=capacity,

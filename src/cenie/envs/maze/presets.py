@@ -15,7 +15,11 @@ from cenie.envs.original import ORIGINAL_CODE
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
 _CONV_LSTM = {"student.network.kind": "lstm", "student.network.encoder.kind": "conv"}
 
+# Between what a return lies, for ranks of past students.
+_RETURNS = {"teacher.novelty.lowest_return": 0.0, "teacher.novelty.highest_return": 1.0}
+
 _LONG_RUN = {
+    **_RETURNS,
     "run.suite": "cenie8",
     "run.evaluate_every": 250,  # original code: every 250 updates
     "run.episodes": 10,  # original code: 10 episodes in training
@@ -46,6 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
         "teacher.novelty.coverage.max_points": 4096,  # half the cost of 8192, and nearly the ranking
+        **_RETURNS,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,
