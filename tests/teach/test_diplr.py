@@ -15,7 +15,7 @@ from cenie.teach.config import Exact, Sliced
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.diplr import DiplrNovelty
 from cenie.teach.novelty import Experience
-from cenie.teach.occupancy import ExactTransport, SlicedTransport, pairwise, unit_directions
+from cenie.teach.occupancy import ExactTransport, SlicedTransport, ascending, pairwise, unit_directions
 from cenie.teach.played import Points
 from tests.teach.runs import run
 
@@ -69,6 +69,13 @@ def test_the_exact_distance_is_that_of_optimal_transport():
             assert found["exact"][i, j] == pytest.approx(float(expected), rel=1e-5)
     # A projection brings points closer.
     assert (np.asarray(found["sliced"]) < np.asarray(found["exact"])).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_subnormal=False), min_size=6, max_size=6))
+def test_numbers_are_sorted_as_numpy_sorts_them(values):
+    found = np.asarray(ascending(jnp.asarray([values], jnp.float32)))
+    np.testing.assert_array_equal(found, np.sort(np.float32([values])))
 
 
 @settings(max_examples=20, deadline=None)
