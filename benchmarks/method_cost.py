@@ -4,8 +4,8 @@
 
 The `quick` preset of the domain on one device. Replay begins at a tenth of the buffer and has its final share
 from then on, so that a short run is like a long one. A method's figure is the CPU time of all threads for so
-many updates after its first one, with all cycles that belong to them, divided by their number; methods run one
-after another in one process. Of Enhanced POET's, what happens every hundred updates is not in it.
+many updates after its first one, with all cycles that belong to them, divided by their number; methods run
+one after another in one process. Of Enhanced POET's, what happens every hundred updates is not in it.
 """
 
 import argparse
