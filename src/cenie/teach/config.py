@@ -4,11 +4,12 @@
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cenie.novelty.config import CoverageConfig, MixtureConfig
-from cenie.settings import setting
+from cenie.settings import Problem, setting
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,10 @@ class Epoet:
     # Returns are clipped to these before they are ranked, so that two complete failures are equal.
     lowest_return: float = -1e9
     highest_return: float = 1e9
+
+    def check(self) -> Iterator[Problem]:
+        if self.lowest_return >= self.highest_return:
+            yield Problem("highest_return", f"must be above lowest_return ({self.lowest_return:g})")
 
 
 NoveltyConfig = Cenie | Diplr | Poet | Epoet
