@@ -6,6 +6,7 @@ import pytest
 
 from cenie.run import devices
 from cenie.run.devices import core_count, cpu_quotas, prepare_devices, unused_devices, visible_cores
+from cenie.run.presets import preset
 from tests.tiny import tiny
 
 FLAG = "--xla_force_host_platform_device_count"
@@ -26,6 +27,20 @@ def test_a_number_of_devices_set_by_the_user_is_kept(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{FLAG}=4")
     prepare_devices(tiny("dr"))
     assert os.environ["XLA_FLAGS"] == f"{FLAG}=4"
+
+
+def test_what_a_domain_asks_of_xla_is_passed_on_unless_the_user_says_otherwise(monkeypatch):
+    walker = preset("walker", "dr", "quick", {"run.devices": 1})
+    (flag,) = walker.entry.xla_flags
+    monkeypatch.setenv("XLA_FLAGS", "")
+    prepare_devices(walker)
+    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", flag]
+    prepare_devices(walker)  # a second time changes nothing
+    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", flag]
+    own = f"{flag.split('=')[0]}=another"
+    monkeypatch.setenv("XLA_FLAGS", own)
+    prepare_devices(walker)
+    assert os.environ["XLA_FLAGS"].split() == [own, f"{FLAG}=1"]
 
 
 def test_cores_are_counted_where_the_system_tells_no_affinity(monkeypatch):

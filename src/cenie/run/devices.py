@@ -37,12 +37,15 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 
 
 def prepare_devices(config: Config) -> None:
-    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels."""
-    show_devices(config.device_count(max(core_count(), config.run.devices)))
+    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
+
+    What else the domain asks of XLA is passed on, too.
+    """
+    show_devices(config.device_count(max(core_count(), config.run.devices)), *config.entry.xla_flags)
 
 
-def show_devices(count: int) -> None:
-    """Let JAX see so many devices on the host.
+def show_devices(count: int, *flags: str) -> None:
+    """Let JAX see so many devices on the host, and XLA these flags.
 
     Must run before JAX is imported. A flag that the user has set already is kept.
     """
@@ -50,8 +53,10 @@ def show_devices(count: int) -> None:
     # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     given = os.environ.get("XLA_FLAGS", "")
-    if _COUNT_FLAG not in given:
-        os.environ["XLA_FLAGS"] = f"{given} {_COUNT_FLAG}={count}".strip()
+    names = {flag.split("=")[0] for flag in given.split()}
+    wanted = (f"{_COUNT_FLAG}={count}", *flags)
+    added = [flag for flag in wanted if flag.split("=")[0] not in names]
+    os.environ["XLA_FLAGS"] = " ".join([*given.split(), *added])
 
 
 def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:

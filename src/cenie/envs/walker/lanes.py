@@ -57,6 +57,16 @@ def in_blocks(function: Callable[..., Tree], size: int) -> Callable[..., Tree]:
     return blocked
 
 
+def constant_in(array: jax.Array, value: float | bool) -> jax.Array:
+    """A number in every place of an array like this one, of the same type.
+
+    Inside of a user's `shard_map` a plain constant is the same on all devices to JAX, which then refuses it
+    at the start of a loop that makes it differ. This one costs nothing: the compiler sees through it.
+    """
+    constant = jnp.full_like(array, value)
+    return jnp.where(array == array, constant, constant)
+
+
 def held(tree: Tree, counts: jax.Array) -> Tree:
     """The same arrays, computed here once, whatever is made of them. `counts` are any that are not negative.
 

@@ -35,7 +35,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import held, until_done
+from cenie.envs.walker.lanes import constant_in, held, until_done
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
@@ -559,8 +559,9 @@ def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float
     bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
     centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in range(4)]
     work = _Work([side_of(start[2], j) for j in range(4)], centres, solution.pushes)
-    placing = _Placing(bodies, jnp.zeros(lanes, jnp.int32))
-    placing = until_done(_place, jnp.ones(lanes, bool), work, placing, max(16, lanes // 4))
+    placing = _Placing(bodies, constant_in(bodies[0].x, 0.0).astype(jnp.int32))
+    all_lanes = constant_in(bodies[0].x, 1.0) > 0
+    placing = until_done(_place, all_lanes, work, placing, max(16, lanes // 4))
     return jnp.stack([jnp.stack(body[:3]) for body in placing.bodies], 1)
 
 

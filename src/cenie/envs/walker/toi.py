@@ -26,7 +26,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.lanes import held
+from cenie.envs.walker.lanes import constant_in, held
 from cenie.envs.walker.solver import (
     SLOP,
     Contact,
@@ -316,11 +316,10 @@ def stop_at_ground(
         times = jnp.where(ignored, 1.0, first_touch(legs.sweep, half_width, things))
         return legs, left, ignored, times, count + 1
 
-    ignored = jnp.zeros_like(things.is_box)
     carry = (
         legs,
-        jnp.ones_like(half_width),
-        ignored,
+        constant_in(legs.sweep.velocity[0], 1.0),
+        constant_in(things.is_box, False),
         first_touch(legs.sweep, half_width, things),
         jnp.int32(0),
     )
