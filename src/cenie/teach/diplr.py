@@ -15,13 +15,16 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import Exact, Sliced
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.nearest import last_of_each, nearest_others, or_largest
+from cenie.teach.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
 from cenie.teach.novelty import Experience
 from cenie.teach.occupancy import ExactTransport, SlicedTransport, Transport, pairwise
 
 
 class DiplrState(eqx.Module):
-    """What is known of the level in each slot: its occupancy, and the distances from those of all others."""
+    """What is known of the level in each slot: its occupancy, and the distances from those of all others.
+
+    No level is near to itself or to an empty slot: such distances are infinite, once and for all.
+    """
 
     occupancies: Float[Array, "c f"]
     distances: Float[Array, "c c"]
@@ -56,7 +59,8 @@ class DiplrNovelty:
 
     def init(self, points_shape: tuple[int, int]) -> DiplrState:
         numbers = self._transport.numbers(points_shape[1])
-        return DiplrState(jnp.zeros((self.capacity, numbers)), jnp.zeros((self.capacity, self.capacity)))
+        infinite = jnp.full((self.capacity, self.capacity), jnp.inf)
+        return DiplrState(jnp.zeros((self.capacity, numbers)), infinite)
 
     def examine(
         self, state: DiplrState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
@@ -65,7 +69,13 @@ class DiplrNovelty:
         occupancies = self._transport.describe(experience.points)
         others = jnp.concatenate([state.occupancies, occupancies])
         distances = pairwise(self._transport, occupancies, others, mesh)
-        return Compared(occupancies, distances[:, : self.capacity], distances[:, self.capacity :])
+        to_stored, to_batch = distances[:, : self.capacity], distances[:, self.capacity :]
+        is_other = ~jnp.eye(len(to_batch), dtype=bool)
+        return Compared(
+            occupancies,
+            to_stored=jnp.where(buffer.mask, to_stored, jnp.inf),
+            to_batch=jnp.where(is_other, to_batch, jnp.inf),
+        )
 
     def score(self, state: DiplrState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
         """The distance of each level from the nearest other one that is stored."""
@@ -99,13 +109,10 @@ class DiplrNovelty:
         self, state: DiplrState, buffer: BufferState, *, mesh: Mesh | None = None
     ) -> Float[Array, " c"]:
         """The distance of every stored level from the nearest other one that is stored now."""
-        own = jnp.arange(self.capacity)
-        novelty = nearest_others(state.distances, own, buffer.mask, self.neighbours)
+        novelty = mean_of_finite(smallest(state.distances, self.neighbours))
         return or_largest(novelty, jnp.where(buffer.mask, novelty, -jnp.inf))
 
     def metrics(self, state: DiplrState, buffer: BufferState) -> dict[str, Array]:
         """How different the stored levels are: their mean distance from each other."""
-        pairs = buffer.size * (buffer.size - 1)
-        both = buffer.mask[:, None] & buffer.mask
-        total = jnp.where(both & ~jnp.eye(self.capacity, dtype=bool), state.distances, 0.0).sum()
-        return {"mean_distance": total / jnp.maximum(pairs, 1)}
+        total = jnp.where(jnp.isfinite(state.distances), state.distances, 0.0).sum()
+        return {"mean_distance": total / jnp.maximum(buffer.size * (buffer.size - 1), 1)}
