@@ -10,6 +10,7 @@ ALL = (
     "buffer_insert",
     "coverage",
     "cycle_profile",
+    "novelty_cost",
     "start",
 )
 

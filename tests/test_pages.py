@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from cenie.run import cli
+from cenie.run.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files
 
 EXPECTED = {
@@ -37,3 +38,25 @@ def test_a_page_runs(page, tmp_path, monkeypatch, capsys):
 def test_linked_files_exist(page):
     for target in re.findall(r"\]\((?!#|http)([^)]+)\)", (DOCS / page).read_text()):
         assert (DOCS / target).exists(), target
+
+
+METHOD_PAGES = sorted(f"methods/{path.name}" for path in (DOCS / "methods").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES)
+def test_the_commands_of_a_page_about_a_method_are_accepted(page):
+    """They are not run: their settings are read, as before a run."""
+    commands = [line for language, text in blocks(page) if language == "bash" for line in text.splitlines()]
+    assert commands
+    for line in commands:
+        program, command, *rest = shlex.split(line, comments=True)
+        assert (program, command) == ("cenie", "train")
+        (domain, method), options = cli.parse(rest)
+        name = options.pop("preset", None)
+        assert preset(domain, method, name, cli.typed(domain, method, options)).method == method
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES)
+def test_links_of_a_page_about_a_method_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", (DOCS / page).read_text()):
+        assert ((DOCS / page).parent / target).exists(), target

@@ -57,6 +57,18 @@ DESIGNERS = {
     "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
 }
 
+# The novelties by the end of the names of their methods, and what makes them small.
+NOVELTIES = {
+    "cenie": NOVELTY,
+    "diplr": {"teacher.novelty.distance.directions": 4, "teacher.novelty.distance.quantiles": 4},
+    "-poet": {"teacher.novelty.archive": 16, "teacher.novelty.neighbours": 3},
+    "epoet": {
+        "teacher.novelty.students": 3,
+        "teacher.novelty.snapshot_every": 2,
+        "teacher.novelty.neighbours": 3,
+    },
+}
+
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
@@ -65,7 +77,7 @@ def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
         # The score that the method was published with, whichever a preset prefers.
         family = {**family, "teacher.score": METHODS[method].settings.score}
     designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
-    novelty = NOVELTY if "cenie" in method else {}
+    novelty = next((small for name, small in NOVELTIES.items() if name in method), {})
     small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     return preset(domain, method, "quick", small | named)

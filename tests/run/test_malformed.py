@@ -196,6 +196,15 @@ CASES = {
         f"train maze dr --{NETWORK}.encoder.kind conv --{NETWORK}.encoder.channels {HUGE}",
         f"{NETWORK}.encoder.channels: must be at most ",
     ),
+    "bounds of returns in the wrong order": option(
+        "teacher.novelty.highest_return", "0", "must be above lowest_return (0)", "plr-epoet"
+    ),
+    "an unknown distance": option(
+        "teacher.novelty.distance.kind", "euclid", "must be one of sliced, exact, got 'euclid'", "diplr"
+    ),
+    "a setting of another novelty": option(
+        "teacher.novelty.coverage.window", "8", "unknown setting", "diplr"
+    ),
     "10^12 components": option(f"{COVERAGE}.components", f"6,{HUGE}", "must be at most 1000"),
     "more steps than 32 bits count": Case(
         "train maze dr --student.num_levels 1000000 --student.num_steps 1000000", "student.num_steps: times"

@@ -51,6 +51,28 @@ def test_the_networks_of_all_who_learn_are_reckoned() -> None:
         assert 0.9 * size <= needs[purpose] <= size
 
 
+@pytest.mark.parametrize(
+    ("method", "real_sizes"),
+    [
+        (
+            "diplr",
+            lambda novelty: {
+                "the occupancies of levels": 2 * size_of(novelty.occupancies),
+                "the distances between levels": 2 * size_of(novelty.distances),
+            },
+        ),
+        ("plr-epoet", lambda novelty: {"the past students": 2 * size_of(novelty.population.students)}),
+    ],
+)
+def test_the_state_of_other_novelties_takes_what_was_reckoned(method: str, real_sizes: Any) -> None:
+    config = preset("maze", method, "paper")
+    setup = build(config)[1]
+    state = jax.eval_shape(lambda: init(setup, 0))
+    needs = {need.purpose: need.size for need in evaluation_needs(config, 1)}
+    for purpose, size in real_sizes(state.teacher.novelty).items():
+        assert 0.9 * size <= needs[purpose] <= size
+
+
 def size_of(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 

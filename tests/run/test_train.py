@@ -298,6 +298,12 @@ def test_thirty_kills_and_resumes_end_with_the_same_bits(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=30, updates=150)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["accel-diplr", "accel-poet", "accel-epoet"])
+def test_every_novelty_survives_kills(tmp_path, method):
+    _kill_rounds(tmp_path, method, kills=3, updates=40)
+
+
 def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
     config = tiny("dr", updates=100_000, run__cycles_per_chunk=1, run__evaluate_every=100_000)
     write_json(tmp_path / "config.json", settings.to_data(config))

@@ -1,6 +1,6 @@
 """The stored figures of the golden micro-runs, and how to renew them:
 
-    python -m tests.teach.golden
+    python -m tests.teach.golden [METHOD ...]
 
 Only when results are meant to change; the difference then belongs into the changelog.
 """
@@ -23,9 +23,12 @@ def figures(rows) -> dict[str, list[float | None]]:
 
 
 if __name__ == "__main__":
+    import sys
+
     import tests.conftest  # noqa: F401, the flags must be those of the tests
     from cenie.teach.methods import METHODS
     from tests.teach.test_contract import Played
 
-    found = {method: figures(Played(method).rows) for method in sorted(METHODS)}
-    PATH.write_text(json.dumps(found, indent=1) + "\n")
+    found = {method: figures(Played(method).rows) for method in sys.argv[1:] or METHODS}
+    kept = json.loads(PATH.read_text()) if sys.argv[1:] else {}
+    PATH.write_text(json.dumps(dict(sorted((kept | found).items())), indent=1) + "\n")

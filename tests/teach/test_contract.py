@@ -85,9 +85,11 @@ class Played:
 
 def chosen(domain: str, method: str) -> Any:
     """The daggers differ from their methods by one number, `plr-learnability` by the score, `minimax` from
-    `paired` by what it leaves out, and other domains than the maze compile for long, so that one method of
-    all parts must do for them; `make test-all` runs the rest."""
-    twin = method.endswith(("dagger", "learnability", "minimax"))
+    `paired` by what it leaves out, and most novelties do with PLR-perp what they do with ACCEL, where they
+    meet edits too. Other domains than the maze compile for long, so that one method of all parts must do for
+    them; `make test-all` runs the rest."""
+    like_others = ("diplr", "plr-poet", "plr-epoet")
+    twin = method.endswith(("dagger", "learnability", "minimax")) or method in like_others
     often = method == "accel-cenie" or (domain == "maze" and not twin)
     return pytest.param(domain, method, id=f"{domain}-{method}", marks=() if often else pytest.mark.slow)
 

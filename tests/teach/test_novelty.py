@@ -1,7 +1,5 @@
 """Novelty in the curriculum: what it may change, what enters the window, and how much it counts."""
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,33 +11,19 @@ from scipy import stats
 
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build
 from cenie.run.checkpoint import digest
 from cenie.teach import teacher, weight
-from cenie.teach.cenie import CenieNovelty, evenly_spread
+from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
-from cenie.teach.cycle import init, play
+from cenie.teach.cycle import play
 from cenie.teach.novelty import Experience, most_novel
-from cenie.teach.played import Points
-from tests.teach.compilation import AS_USERS_COMPILE_IT
+from cenie.teach.played import Points, evenly_spread
+from tests.teach.runs import run
 from tests.tiny import tiny
 
-CYCLES = 14
 RESCORED = {"teacher__novelty__stored__kind": "rescored", "teacher__novelty__stored__points": 5}
-
-
-@functools.cache
-def run(method, cycles=CYCLES, optimised=False, **overrides):
-    """The setup, and the states before and after each cycle."""
-    _, setup = build(tiny(method, **overrides))
-    advance = CompiledCycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
-    states, rows = [place(setup, init(setup, 3))], []
-    for _ in range(cycles):
-        state, _, metrics, _ = advance(states[-1], updates=1000)
-        states.append(state)
-        rows.append({name: np.asarray(value)[0] for name, value in metrics.items()})
-    return setup, states, rows
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +33,16 @@ def cenie():
 
 @pytest.mark.parametrize(
     ("with_novelty", "without"),
-    [("plr-cenie", "plr-robust"), pytest.param("accel-cenie", "accel", marks=pytest.mark.slow)],
+    [
+        ("plr-cenie", "plr-robust"),
+        pytest.param("accel-cenie", "accel", marks=pytest.mark.slow),
+        pytest.param("diplr", "plr-robust", marks=pytest.mark.slow),
+        pytest.param("plr-poet", "plr-robust", marks=pytest.mark.slow),
+        pytest.param("plr-epoet", "plr-robust", marks=pytest.mark.slow),
+    ],
 )
 def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, without):
-    _, ours, rows = run(with_novelty, optimised=True, teacher__alpha__value=0.0)
+    _, ours, rows = run(with_novelty, optimised=True, teacher__alpha__value=0.0, run__devices=1)
     _, theirs, _ = run(without, optimised=True, run__devices=1)
     assert {int(row["teacher/kind"]) for row in rows} >= {NEW, REPLAY}
     for mine, other in zip(ours, theirs):

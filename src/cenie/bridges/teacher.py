@@ -27,6 +27,7 @@ from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
+from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
@@ -42,14 +43,16 @@ PerStep = np.ndarray | Sequence[Any]
 Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
-OFFERED = tuple(
-    name
-    for name, method in METHODS.items()
-    if isinstance(method.settings, RandomTeacher)
-    or (isinstance(method.settings, ReplayTeacher) and method.settings.correction is None)
-)
-"""The methods that a loop of your own can use: those that need not know how levels are made, or what students
-see."""
+
+def _is_offered(teacher: Any) -> bool:
+    if isinstance(teacher, ReplayTeacher):
+        return teacher.correction is None and not isinstance(teacher.novelty, Poet | Epoet)
+    return isinstance(teacher, RandomTeacher)
+
+
+OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.settings))
+"""The methods that a loop of your own can use: those that need not know how levels are made, what students
+see, or what levels look like."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
@@ -334,6 +337,7 @@ class _HostLevels:
     size: int
     tasks: None = None
     environment: None = None
+    encoding: None = None
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
         return lambda key: jnp.zeros(self.size, jnp.uint8)

@@ -136,6 +136,10 @@ class ParameterSpace:
     def __post_init__(self) -> None:
         _check_box(self.low, self.high)
 
+    def scaled(self, level: Level) -> Float[Array, " d"]:
+        """The point of a level on a scale on which every lower bound is 0 and every upper one 1."""
+        return (self.encode(level) - self.low) / (self.high - self.low)
+
 
 @dataclass(frozen=True, eq=False)
 class TaskSpace:
@@ -227,12 +231,17 @@ class Domain:
     """Levels as points of a box, if they can be written so."""
     tasks: TaskSpace | None = None
     """Kinds of levels as points of a box of few dimensions; by default all `parameters`, if there are any."""
+    encoding: Callable[[Level], Float[Array, " d"]] | None = None
+    """A level in a few numbers between 0 and 1, by which it is told how different levels are. By default its
+    point in `parameters`, if there are any."""
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
 
     def __post_init__(self) -> None:
         first = next(iter(self.generators), "")
         object.__setattr__(self, "roles", {"random": first, "simple": first, **self.roles})
+        if self.encoding is None and self.parameters is not None:
+            object.__setattr__(self, "encoding", self.parameters.scaled)
         unknown = [name for name in self.roles.values() if name not in self.generators]
         if unknown and self.generators:
             raise ValueError(f"roles of {self.name!r} name unknown generators: {', '.join(unknown)}")

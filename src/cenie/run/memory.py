@@ -15,8 +15,10 @@ from cenie.run.config import MAX_PARALLEL_EPISODES, Config
 from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
-from cenie.teach.config import Cenie, Rescored
+from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
 from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher, SflTeacher
+
+_CAPACITY = "teacher.replay.capacity"
 
 _FLOAT_BYTES = 4
 """Bytes of a number in single precision."""
@@ -112,7 +114,7 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         capacity = config.replay.capacity
         numbers = 7 if _novelty(config) is None else 8
         size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
-        yield Need(size, "the level buffer", ("teacher.replay.capacity", "env"))
+        yield Need(size, "the level buffer", (_CAPACITY, "env"))
     if isinstance(config.teacher, SflTeacher):
         size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
         yield Need(size, "the kept levels", ("teacher.kept", "env"))
@@ -121,16 +123,37 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
         yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
     novelty = _novelty(config)
-    if novelty is not None:
-        dimensions = sizes.features + numbers_in(spec.action_space)
-        if isinstance(novelty.stored, Rescored):
-            size = capacity * 2 * _FLOAT_BYTES * novelty.stored.points * dimensions
-            yield Need(size, "the kept points", ("teacher.replay.capacity", "teacher.novelty.stored.points"))
-        yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
+    dimensions = sizes.features + numbers_in(spec.action_space)
+    match novelty:
+        case Cenie():
+            if isinstance(novelty.stored, Rescored):
+                size = capacity * 2 * _FLOAT_BYTES * novelty.stored.points * dimensions
+                yield Need(size, "the kept points", (_CAPACITY, "teacher.novelty.stored.points"))
+            yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
+        case Diplr():
+            yield from _distance_needs(novelty, capacity, dimensions)
+        case Epoet():
+            # The past students before and after a cycle.
+            size = 2 * _FLOAT_BYTES * novelty.students * sizes.parameters
+            yield Need(size, "the past students", ("teacher.novelty.students", *sizes.fields))
+        case _:  # that of POET is small, and none is nothing
+            pass
 
 
-def _novelty(config: Config) -> Cenie | None:
+def _novelty(config: Config) -> NoveltyConfig | None:
     return config.teacher.novelty if isinstance(config.teacher, ReplayTeacher) else None
+
+
+def _distance_needs(novelty: Diplr, capacity: int, dimensions: int) -> Iterator[Need]:
+    """What is kept of the points of each level, and the distances of all pairs, before and after a cycle."""
+    distance, path = novelty.distance, "teacher.novelty.distance"
+    if isinstance(distance, Sliced):
+        numbers, fields = distance.directions * distance.quantiles, ("directions", "quantiles")
+    else:
+        numbers, fields = distance.points * dimensions, ("points",)
+    size = 2 * _FLOAT_BYTES * capacity * numbers
+    yield Need(size, "the occupancies of levels", (_CAPACITY, *(f"{path}.{name}" for name in fields)))
+    yield Need(2 * _FLOAT_BYTES * capacity**2, "the distances between levels", (_CAPACITY,))
 
 
 def _sizes(config: Config) -> Sizes:

@@ -23,7 +23,7 @@ from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import AsPlayed, Relative, Rescored
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Experience
-from cenie.teach.played import Points
+from cenie.teach.played import evenly_spread
 
 KEPT_POINTS, HAD_MODEL = "points", "had_model"
 """What is remembered of a level's last play: some of its points; whether there was a model by then."""
@@ -164,13 +164,3 @@ class CenieNovelty:
                 sizes = sizes_of(self.coverage)
                 found |= {f"fit/{name}/{size}": value[index] for index, size in enumerate(sizes)}
         return found
-
-
-def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
-    """So many points of each level, in equal distances among those that exist; NaN where there is none."""
-    existing_first = jnp.argsort(~points.valid, axis=1, stable=True)
-    available = points.valid.sum(axis=1, keepdims=True)
-    places = ((jnp.arange(count) + 0.5) * available / count).astype(jnp.int32)
-    index = jnp.take_along_axis(existing_first, places, axis=1)
-    kept = jnp.take_along_axis(points.values, index[:, :, None], axis=1)
-    return jnp.where((available > 0)[:, :, None], kept, jnp.nan)

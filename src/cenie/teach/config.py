@@ -119,6 +119,70 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class Sliced:
+    """The Wasserstein distance of projections, averaged over fixed random directions: cheap."""
+
+    kind: Literal["sliced"] = "sliced"
+    directions: int = setting(64, minimum=1, maximum=100_000)
+    # The projections of a level's points on a direction are kept as so many equally likely values.
+    quantiles: int = setting(32, minimum=1, maximum=100_000)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The Wasserstein distance itself, between so many points of each level: slow, for small buffers."""
+
+    kind: Literal["exact"] = "exact"
+    points: int = setting(32, minimum=1, maximum=1000)
+
+
+@dataclass(frozen=True)
+class Diplr:
+    """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
+
+    kind: Literal["diplr"] = "diplr"
+    distance: Sliced | Exact = field(default_factory=Sliced)
+    # The paper's distance is that from the nearest level; the mean over more of them is less noisy.
+    neighbours: int = setting(1, minimum=1, maximum=1000)
+
+
+@dataclass(frozen=True)
+class Poet:
+    """POET's novelty: how far a level's encoding, a few numbers, is from the nearest ones admitted so far."""
+
+    kind: Literal["poet"] = "poet"
+    neighbours: int = setting(5, minimum=1, maximum=1000)  # POET
+    # Encodings of levels that once entered the buffer, the latest so many; POET keeps all.
+    archive: int = setting(20_000, minimum=1, maximum=10_000_000)
+
+
+@dataclass(frozen=True)
+class Epoet:
+    """Enhanced POET's novelty (PATA-EC): how far the ranks of past students on a level are from those on the
+    nearest stored levels."""
+
+    kind: Literal["epoet"] = "epoet"
+    neighbours: int = setting(5, minimum=1, maximum=1000)  # Enhanced POET
+    # So many past students play every new level.
+    students: int = setting(8, minimum=2, maximum=1000)
+    # After so many batches that were learned from, the present student takes the place of the oldest one and
+    # plays all stored levels.
+    snapshot_every: int = setting(100, minimum=1)
+    # An episode is cut after so many steps; None: never, as in the original.
+    max_steps: int | None = setting(None, minimum=1, maximum=1_000_000)
+    # Returns are clipped to these before they are ranked, so that two complete failures are equal.
+    lowest_return: float = -1e9
+    highest_return: float = 1e9
+
+    def check(self) -> Iterator[Problem]:
+        if self.lowest_return >= self.highest_return:
+            yield Problem("highest_return", f"must be above lowest_return ({self.lowest_return:g})")
+
+
+NoveltyConfig = Cenie | Diplr | Poet | Epoet
+
+
+@dataclass(frozen=True)
 class Constant:
     """A weight of novelty that never changes, as in the paper."""
 

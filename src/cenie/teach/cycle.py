@@ -114,6 +114,7 @@ def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
             setup.student.num_levels,
             jax.random.fold_in(run_key, 1),
             _points_shape(setup, networks[0]),
+            networks[0],
         ),
     )
     return strongly_typed(state)
@@ -244,6 +245,7 @@ def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> tuple[TeacherSt
         turn.assignment,
         played=turn.played,
         key=turn.tell_key,
+        student=turn.students[0].network,
         mesh=setup.mesh,
     )
     levels = [

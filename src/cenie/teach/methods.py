@@ -15,7 +15,11 @@ from cenie.teach.config import (
     Cenie,
     Constant,
     DesignerConfig,
+    Diplr,
     EditConfig,
+    Epoet,
+    NoveltyConfig,
+    Poet,
     ReplayConfig,
     Traced,
     Utility,
@@ -56,7 +60,7 @@ class ReplayTeacher:
     score: ScoreName = "pvl"  # CENIE paper: positive value loss
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     edit: EditConfig | None = None
-    novelty: Cenie | None = None
+    novelty: NoveltyConfig | None = None
     # How much novelty counts beside the score; only read with novelty.
     alpha: Alpha = field(default_factory=Constant)
     # What a transition model and the progress of other levels add to the score.
@@ -174,18 +178,29 @@ _ACCEL = ReplayTeacher(
     edit=EditConfig(),
 )
 _WITHOUT_MEMORY = DesignerConfig(network=Memoryless())  # dcd: only the designer of PAIRED has an LSTM
-_NOVELTIES = {"cenie": ("CENIE", Cenie())}
+_NOVELTIES = {
+    "cenie": ("CENIE", Cenie()),
+    "diplr": ("DIPLR", Diplr()),
+    "poet": ("POET", Poet()),
+    "epoet": ("Enhanced POET", Epoet()),
+}
+_NAMES = {"plr-diplr": "diplr"}
+"""Methods that were published under a name of their own."""
+_ABLATED = ("cenie", "diplr")
+"""The novelties that were published with an ablation that ranks by novelty alone."""
 
 
 def _novelty_methods() -> Iterator[tuple[str, Method]]:
-    """Both replay methods with every novelty, mixed with regret and (dagger) alone."""
+    """Both replay methods with every novelty, mixed with regret and (dagger, if it was published) alone."""
     for novelty_name, (title, novelty) in _NOVELTIES.items():
         for base_name, base_title, base in (("plr", "PLR-perp", _PLR), ("accel", "ACCEL", _ACCEL)):
             mixed = dataclasses.replace(base, novelty=novelty)
             novelty_only = dataclasses.replace(mixed, alpha=Constant(value=1.0))
             name = f"{base_name}-{novelty_name}"
+            name = _NAMES.get(name, name)
             yield name, Method(f"{base_title} by novelty and regret ({title})", mixed)
-            yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", novelty_only)
+            if novelty_name in _ABLATED:
+                yield f"{name}-dagger", Method(f"{base_title} by novelty alone ({title})", novelty_only)
 
 
 METHODS = {

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from cenie.student.networks import Network
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.played import Points
 from cenie.types import Level
@@ -18,12 +19,17 @@ NoveltyState = PyTree[Any]
 class Experience(eqx.Module):
     """What novelty looks at: the levels of a batch, and the state-action points of the student on them.
 
-    `is_new`: the batch was made by the source, as opposed to replayed or edited levels.
+    `is_new`: the batch was made by the source, as opposed to replayed or edited levels. `student` is the
+    network of the one who played them, where there is one. The teacher adds in which `slots` levels are
+    stored already (-1: in none), and what an `ExaminingNovelty` found.
     """
 
     levels: Level
     points: Points
     is_new: Bool[Array, ""]
+    student: Network | None = None
+    slots: Int[Array, " n"] | None = None
+    findings: Any = None
 
 
 @runtime_checkable
@@ -71,6 +77,26 @@ class Novelty(Protocol):
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Array]:
         """What to log."""
+        ...
+
+
+@runtime_checkable
+class ExaminingNovelty(Novelty, Protocol):
+    """A novelty that needs to find something out about a batch once, before its other methods are called."""
+
+    def examine(
+        self, state: NoveltyState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Any:
+        """What there is to know of the levels: the `findings` of the experience that the others then get."""
+        ...
+
+
+@runtime_checkable
+class AccompanyingNovelty(Novelty, Protocol):
+    """A novelty that keeps copies of the student."""
+
+    def with_student(self, state: NoveltyState, student: Network) -> NoveltyState:
+        """The state before any experience, once the student is there, who has learned nothing yet."""
         ...
 
 

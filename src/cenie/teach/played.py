@@ -16,6 +16,16 @@ class Points(eqx.Module):
     valid: Bool[Array, "n t"]
 
 
+def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
+    """So many points of each level, in equal distances among those that exist; NaN where there is none."""
+    existing_first = jnp.argsort(~points.valid, axis=1, stable=True)
+    available = points.valid.sum(axis=1, keepdims=True)
+    places = ((jnp.arange(count) + 0.5) * available / count).astype(jnp.int32)
+    index = jnp.take_along_axis(existing_first, places, axis=1)
+    kept = jnp.take_along_axis(points.values, index[:, :, None], axis=1)
+    return jnp.where((available > 0)[:, :, None], kept, jnp.nan)
+
+
 class Outcomes(eqx.Module):
     """The completed episodes of each level: how many, how many solved, and their returns and lengths.
 

@@ -3,16 +3,20 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import jax
 from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from cenie.envs.base import Design, Environment, TaskSpace
+from cenie.settings import Problem, SettingsError
 from cenie.student.encoders import parts_of
 from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Cenie, Traced
+from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
 from cenie.teach.curriculum import Curriculum, Editing, Replay
 from cenie.teach.designer import DesignerSource
+from cenie.teach.diplr import DiplrNovelty
+from cenie.teach.epoet import EpoetNovelty, first_returns
 from cenie.teach.methods import (
     AlpGmmTeacher,
     DesignerTeacher,
@@ -22,6 +26,7 @@ from cenie.teach.methods import (
     Teacher,
 )
 from cenie.teach.novelty import Novelty
+from cenie.teach.poet import PoetNovelty
 from cenie.teach.scores import SCORES
 from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
@@ -54,6 +59,11 @@ class LevelFactory(Protocol):
         """The design environment in the place of the generator of a name, or of a role."""
         ...
 
+    @property
+    def encoding(self) -> Callable[[Level], Float[Array, " d"]] | None:
+        """Levels as a few numbers, if they can be written so."""
+        ...
+
 
 def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None) -> Curriculum:
     """The teacher that the settings describe; a designer works on every device of the `mesh`."""
@@ -84,7 +94,7 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
         learn_on_new=settings.learn_on_new,
         replay=Replay(settings.replay, SCORES[settings.score], _correction(domain, settings.correction)),
         editing=editing,
-        novelty=_novelty(settings.novelty),
+        novelty=None if settings.novelty is None else _novelty(domain, settings, settings.novelty),
         alpha=settings.alpha,
     )
 
@@ -116,9 +126,33 @@ def _correction(domain: LevelFactory, settings: Traced | None) -> TracedCorrecti
     return TracedCorrection(settings, parts_of(environment.observation_space), environment.action_space)
 
 
-def _novelty(settings: Cenie | None) -> Novelty | None:
+def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConfig) -> Novelty:
+    capacity = teacher.replay.capacity
     match settings:
-        case None:
-            return None
         case Cenie():
             return CenieNovelty(settings.coverage, settings.refit_every, settings.stored)
+        case Diplr():
+            return DiplrNovelty(capacity, settings.distance, settings.neighbours)
+        case Poet():
+            encode, generate = domain.encoding, domain.generator(teacher.generator)
+            if encode is None:
+                raise _refusal(settings, "compares encodings of levels, and this domain has none")
+            (numbers,) = jax.eval_shape(lambda key: encode(generate(key)), jax.random.key(0)).shape
+            return PoetNovelty(encode, numbers, capacity, settings.neighbours, settings.archive)
+        case Epoet():
+            if domain.environment is None:
+                raise _refusal(settings, "plays levels with past students, which only an environment allows")
+            longest = domain.environment.max_steps
+            steps = min(settings.max_steps or longest, longest)
+            return EpoetNovelty(
+                play=first_returns(domain.environment, steps),
+                capacity=capacity,
+                neighbours=settings.neighbours,
+                students=settings.students,
+                snapshot_every=settings.snapshot_every,
+                bounds=(settings.lowest_return, settings.highest_return),
+            )
+
+
+def _refusal(settings: NoveltyConfig, reason: str) -> SettingsError:
+    return SettingsError([Problem("teacher.novelty", f"{settings.kind} {reason}")])

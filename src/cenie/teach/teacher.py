@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.devices import replicate, side_by_side
+from cenie.student.networks import Network
 from cenie.teach import buffer as buffers
 from cenie.teach import measure, weight
 from cenie.teach.buffer import BufferState, Plays, Recognised, Remembered
@@ -31,7 +32,7 @@ from cenie.teach.curriculum import (
     ReplayState,
     TeacherState,
 )
-from cenie.teach.novelty import Experience, most_novel
+from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Experience, Novelty, most_novel
 from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
 from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
@@ -47,11 +48,16 @@ PARENTS = 4
 
 
 def init(
-    curriculum: Curriculum, num_levels: int, key: PRNGKeyArray, points_shape: tuple[int, int] = (0, 0)
+    curriculum: Curriculum,
+    num_levels: int,
+    key: PRNGKeyArray,
+    points_shape: tuple[int, int] = (0, 0),
+    student: Network | None = None,
 ) -> TeacherState:
     """The state of a teacher that has not seen anything yet. Consumes the key.
 
     `points_shape`: how many points a level has in `tell`, and of how many numbers, if novelty counts.
+    `student` is the first student before it has learned anything, for a novelty that keeps copies of it.
     """
     source = curriculum.source.init(key)
     replay, novelty = curriculum.replay, curriculum.novelty
@@ -73,11 +79,20 @@ def init(
             for _ in range(curriculum.buffers)
         ),
         edit_due=jnp.zeros((), bool),
-        novelty=None if novelty is None else novelty.init(points_shape),
+        novelty=None if novelty is None else _novelty_state(novelty, points_shape, student),
         weight=None if novelty is None else weight.init(curriculum.alpha),
         correction=None if correction is None else correction.init(capacity, num_levels, _other(key)),
     )
     return strongly_typed(state)
+
+
+def _novelty_state(novelty: Novelty, points_shape: tuple[int, int], student: Network | None) -> Any:
+    state = novelty.init(points_shape)
+    if not isinstance(novelty, AccompanyingNovelty):
+        return state
+    if student is None:
+        raise ValueError(f"{type(novelty).__name__} keeps copies of the student, and there is none")
+    return novelty.with_student(state, student)
 
 
 def ask(
@@ -141,6 +156,7 @@ def tell(
     *,
     played: tuple[Played, ...],
     key: PRNGKeyArray,
+    student: Network | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[TeacherState, Metrics, list[Columns]]:
     """Take in what each student played. Consumes the key.
@@ -148,8 +164,8 @@ def tell(
     Returns the scalars worth logging, and for each student what there is to say of each level that it
     played: lineage and scores.
 
-    A curriculum with novelty needs the points of the first student; the devices of the `mesh`, if
-    there is one, share the work on them.
+    A curriculum with novelty needs the points of the first student, and may need the `student` itself; the
+    devices of the `mesh`, if there is one, share the work on them.
 
     What follows is cut into steps of which only the second, small one depends on the length of a rollout: a
     loop whose rollouts have many lengths compiles the others once.
@@ -162,7 +178,7 @@ def tell(
         outcomes = replicate(mesh, outcomes)
         after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
         return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
-    experience = _experience(played[0], assignment)
+    experience = _experience(played[0], assignment, student)
     known = recall(curriculum, state, assignment, experience, mesh)
     rollouts = tuple((each.rollout, each.advantages) for each in played)
     verdicts = judge(curriculum, known, rollouts, state.correction, mesh)
@@ -182,10 +198,10 @@ def tell(
         )
         metrics |= corrected
     rows = []
-    for student, verdict in enumerate(verdicts):
-        own = min(student, curriculum.buffers - 1)
+    for number, verdict in enumerate(verdicts):
+        own = min(number, curriculum.buffers - 1)
         ids = jnp.where(slots[own] >= 0, after.replays[own].buffer.ids[slots[own]], -1)
-        rows.append(_lineage(assignment.batch_of(student), ids) | _scores(known, verdict, student))
+        rows.append(_lineage(assignment.batch_of(number), ids) | _scores(known, verdict, number))
     return after, metrics, rows
 
 
@@ -193,12 +209,14 @@ class Known(eqx.Module):
     """What the teacher knows of the levels of an assignment before it sees what became of them.
 
     One entry for each level buffer. `max_return` is the best return so far, -inf for levels that are not
-    stored. `novelty_scores` are those of the points under what novelty has learned from earlier ones.
+    stored. `novelty_scores` are those of the points under what novelty has learned from earlier ones, and
+    `findings` what else it found out about them.
     """
 
     batches: tuple[Recognised, ...]
     max_return: tuple[Float[Array, " n"], ...]
     novelty_scores: Float[Array, " n"] | None
+    findings: Any = None
 
 
 class Verdict(eqx.Module):
@@ -235,10 +253,15 @@ def recall(
         side_by_side(mesh, lambda _, *arguments: look_up(*arguments), replay_state, batch, assignment.kind)
         for replay_state, batch in zip(state.replays, assignment.batches, strict=True)
     ]
-    novelty, novelty_scores = curriculum.novelty, None
-    if novelty is not None:
-        novelty_scores = novelty.score(state.novelty, _required(experience), state.replays[0].buffer)
-    return Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), novelty_scores)
+    known = Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), None)
+    novelty, buffer = curriculum.novelty, state.replays[0].buffer
+    if novelty is None:
+        return known
+    if isinstance(novelty, ExaminingNovelty):
+        findings = novelty.examine(state.novelty, _looked_up(experience, known), buffer, mesh=mesh)
+        known = dataclasses.replace(known, findings=findings)
+    scores = novelty.score(state.novelty, _looked_up(experience, known), buffer)
+    return dataclasses.replace(known, novelty_scores=scores)
 
 
 def judge(
@@ -300,7 +323,7 @@ def absorb(
     assert replay is not None
     replayed = assignment.kind == REPLAY
     mix = current_mix(curriculum, state)
-    memory = {} if novelty is None else novelty.memory(state.novelty, _required(experience))
+    memory = {} if novelty is None else novelty.memory(state.novelty, _looked_up(experience, known))
     replays, slots, metrics = [], [], {}
     for number, replay_state in enumerate(state.replays):
         batch, verdict = assignment.batches[number], verdicts[number]
@@ -325,8 +348,9 @@ def absorb(
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
     after = dataclasses.replace(state, replays=tuple(replays), edit_due=edit_due)
     if novelty is not None:
+        looked_up = _looked_up(experience, known)
         after, learned = _novelty_learned(
-            curriculum, state, after, assignment, verdicts[0], slots[0], _required(experience), key, mesh
+            curriculum, state, after, assignment, verdicts[0], slots[0], looked_up, key, mesh
         )
         metrics |= learned
     outcomes = replicate(mesh, tuple(verdict.outcomes for verdict in verdicts))
@@ -404,16 +428,17 @@ def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
     return columns
 
 
-def _experience(played: Played, assignment: Assignment) -> Experience | None:
+def _experience(played: Played, assignment: Assignment, student: Network | None) -> Experience | None:
     if played.points is None:
         return None
-    return Experience(played.levels, played.points, assignment.kind == NEW)
+    return Experience(played.levels, played.points, assignment.kind == NEW, student)
 
 
-def _required(experience: Experience | None) -> Experience:
+def _looked_up(experience: Experience | None, known: Known) -> Experience:
+    """The experience with what the teacher knew of its levels before."""
     if experience is None:
         raise ValueError("a curriculum with novelty needs the points of what the student played")
-    return experience
+    return dataclasses.replace(experience, slots=known.batches[0].slot, findings=known.findings)
 
 
 def _plays(

@@ -10,7 +10,7 @@ from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, to_json
 from cenie.envs.maze.generate import generate
-from cenie.envs.maze.level import stack_levels, statistics
+from cenie.envs.maze.level import encoding, stack_levels, statistics
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
 from cenie.envs.maze.tasks import task_space
@@ -31,5 +31,6 @@ def maze_domain(config: MazeConfig) -> Domain:
         from_json=from_json,
         design=partial(maze_design, config),
         tasks=task_space(config),
+        encoding=encoding,
         render=Renderer(level=render, episode=episode_frames),
     )

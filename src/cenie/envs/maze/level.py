@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from cenie.envs.base import stack_same_shapes
 
@@ -106,6 +106,14 @@ def statistics(level: MazeLevel) -> dict[str, Array]:
         "path": path,
         "solvable": path <= level.wall_map.size,
     }
+
+
+def encoding(level: MazeLevel) -> Float[Array, " 3"]:
+    """What `statistics` says of a level, as shares of the largest possible numbers."""
+    height, width = level.wall_map.shape
+    numbers, tiles = statistics(level), height * width
+    largest = {"walls": tiles, "path": tiles + 1, "manhattan": height + width - 2}
+    return jnp.stack([numbers[name] / most for name, most in largest.items()]).astype(jnp.float32)
 
 
 def shortest_path(level: MazeLevel) -> Int[Array, ""]:

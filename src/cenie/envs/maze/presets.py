@@ -30,7 +30,11 @@ _DESIGNER = {
     "teacher.designer.ppo.entropy_coef": 0.0,  # original code
 }
 
+# Between what a return lies, for ranks of past students.
+_RETURNS = {"teacher.novelty.lowest_return": 0.0, "teacher.novelty.highest_return": 1.0}
+
 _LONG_RUN = {
+    **_RETURNS,
     # SFL: as many levels for each one that is trained on as published, where batches have 256.
     "teacher.scouted": 3200,
     "teacher.kept": 128,
@@ -82,6 +86,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.designer.ppo.epochs": 4,
         "teacher.designer.ppo.minibatches": 4,
         "teacher.designer.ppo.entropy_coef": 0.005,
+        **_RETURNS,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,

@@ -12,6 +12,17 @@ from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel
 _HALF = 2**16
 
 
+def encoding(level: WalkerLevel, *, stairs: bool) -> Float[Array, " d"]:
+    """The parameters on a scale from 0 to 1, each pair sorted; those of stairs only with `stairs`.
+
+    The seed is left out: one encoding stands for many terrains, as in POET.
+    """
+    roughness, *sizes, steps = jnp.asarray(level.parameters)
+    pairs = jnp.sort(jnp.stack(sizes).reshape(-1, 2), axis=1).reshape(-1)
+    ordered = jnp.concatenate([roughness[None], pairs, steps[None]])
+    return ((ordered - LOWEST) / (HIGHEST - LOWEST))[np.flatnonzero(~STAIRS | stairs)]
+
+
 def parameter_space(config: WalkerConfig) -> ParameterSpace:
     """The parameters that levels have, and the two halves of the seed, which single precision can hold.
 

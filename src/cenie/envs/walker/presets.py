@@ -22,6 +22,9 @@ _STUDENT = {
     "student.ppo.value_clip": False,  # table; the original code then has a Huber loss
     "student.ppo.entropy_coef": 1e-3,  # table
     "student.ppo.normalise_returns": True,  # table
+    # A fall costs 100, and 300 is the end of the track: beyond them past students are equal.
+    "teacher.novelty.lowest_return": -100.0,
+    "teacher.novelty.highest_return": 300.0,
 }
 
 # The designer has the network of the student. The paper's table has one PPO for all agents; where the
@@ -86,6 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         # A hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
         "teacher.novelty.coverage.reg": 1e-6,
+        "teacher.novelty.max_steps": 512,  # past students play as long as the present one
         "run.suite": "walker6",
         "run.evaluate_every": 25,
         "run.episodes": 2,
