@@ -79,7 +79,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "teacher.designer.network.memory_size": 64,
         "teacher.designer.network.forget_bias": 1.0,
-        # Paid for its walls, with noise, a designer learned to build them within 160 updates; with a lambda of
+        # Paid for its walls, with noise, a designer learned to build them in 160 updates; with a lambda of
         # 0.95 it took longer, and with a third of this rate it did not learn (docs/methods/paired.md).
         "teacher.designer.ppo.learning_rate": 3e-3,
         "teacher.designer.ppo.gae_lambda": 1.0,
