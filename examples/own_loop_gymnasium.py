@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from cenie import Teacher
-from cenie.teach.methods import METHODS
+from cenie.bridges.teacher import OFFERED
 
 RANGES = {"length": (0.05, 2.5), "gravity": (2.0, 40.0), "force": (2.0, 20.0)}
 STEPS = 200
@@ -134,7 +134,7 @@ def main(method="plr-robust", tasks=80, seed=0):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--method", default="plr-robust", choices=METHODS)
+    parser.add_argument("--method", default="plr-robust", choices=OFFERED)
     parser.add_argument("--tasks", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

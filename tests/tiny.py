@@ -4,6 +4,7 @@ from typing import Any
 
 from cenie.run.config import Config
 from cenie.run.presets import preset
+from cenie.teach.methods import METHODS
 
 SETTINGS = {
     "updates": 6,
@@ -29,11 +30,31 @@ DOMAINS = {
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "dr": {},
+    "minimax": {},
+    "paired": {},
+    "traced": {**REPLAY, "teacher.correction.memory_size": 8},
+    "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
+    "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
+}
+"""Small teachers of the methods that replay no levels."""
 # On one device: what is shared out over two takes longer to compile.
 NOVELTY = {
     "teacher.novelty.coverage.components": (2, 4),
     "teacher.novelty.coverage.window": 6,
     "run.devices": 1,
+}
+# Few and small steps of design.
+DESIGNERS = {
+    "maze": {
+        "teacher.replaces": "blocks25",
+        "teacher.designer.network.encoder.size": 8,
+        "teacher.designer.network.head_size": 8,
+        "teacher.designer.ppo.epochs": 1,
+        "teacher.designer.ppo.minibatches": 2,
+    },
+    "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
 }
 
 # The novelties by the end of the names of their methods, and what makes them small.
@@ -51,7 +72,12 @@ NOVELTIES = {
 
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
-    replay = REPLAY if method != "dr" else {}
+    family = FAMILIES.get(method, REPLAY)
+    if method in METHODS and hasattr(METHODS[method].settings, "score"):
+        # The score that the method was published with, whichever a preset prefers.
+        family = {**family, "teacher.score": METHODS[method].settings.score}
+    designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = next((small for name, small in NOVELTIES.items() if name in method), {})
+    small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return preset(domain, method, "quick", {**SETTINGS, **DOMAINS[domain], **replay, **novelty, **named})
+    return preset(domain, method, "quick", small | named)

@@ -6,7 +6,16 @@ from cenie.bridges.features import state_action_features
 from cenie.bridges.gymnax import from_gymnax, gymnax_domain, to_gymnax
 from cenie.bridges.jaxued import from_jaxued
 from cenie.bridges.teacher import Teacher
-from cenie.envs.base import Design, Domain, Environment, ParameterSpace, Renderer, Suite, SuiteEntry
+from cenie.envs.base import (
+    Design,
+    Domain,
+    Environment,
+    ParameterSpace,
+    Renderer,
+    Suite,
+    SuiteEntry,
+    TaskSpace,
+)
 from cenie.envs.check import check_environment
 from cenie.envs.domains import DomainEntry
 from cenie.envs.parameters import Parameters, parameter_domain

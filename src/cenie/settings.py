@@ -38,10 +38,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Where:
-    """A value in a preset that counts only where another setting is given: for methods that edit, say."""
+    """A value in a preset that counts only where another setting is given: for methods that edit, say.
+
+    With `equals`, only where that setting has this value.
+    """
 
     path: str
     value: Any
+    equals: Any = None
 
 
 class SettingsError(ValueError):

@@ -26,6 +26,15 @@ class Box:
 Space = Discrete | Box
 
 
+@dataclass(frozen=True)
+class DesignSpec:
+    """The spaces of a design environment, and how many steps a level takes to design."""
+
+    observation_parts: tuple[Space, ...]
+    action_space: Space
+    steps: int
+
+
 def numbers_in(space: Space) -> int:
     """How many numbers a value of the space is read as: a discrete one has a bit for each of its values."""
     each = space.n if isinstance(space, Discrete) else 1

@@ -79,12 +79,14 @@ class Rollout(eqx.Module):
 class Advantages(eqx.Module):
     """Generalised advantage estimates, and the value targets `advantage + value` they imply.
 
-    `error` is the one-step error r_t + gamma V_{t+1} - V_t.
+    `error` is the one-step error r_t + gamma V_{t+1} - V_t; `gamma` and `gae_lambda` are the student's.
     """
 
     advantage: Float[Array, "n t"]
     target: Float[Array, "n t"]
     error: Float[Array, "n t"]
+    gamma: float = eqx.field(static=True)
+    gae_lambda: float = eqx.field(static=True)
 
 
 def strongly_typed(tree: PyTree) -> PyTree:

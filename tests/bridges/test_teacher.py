@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cenie import Teacher
+from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
@@ -70,13 +71,7 @@ def described(tasks):
 
 QUICKLY = ("dr", "plr", "accel-cenie")
 """Together they use every part of a curriculum; `make test-all` runs the other methods too."""
-UNFIT = [f"{base}-{novelty}" for base in ("plr", "accel") for novelty in ("poet", "epoet")]
-"""They look at the levels themselves, or play them."""
-SOME = [
-    pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow)
-    for name in sorted(METHODS)
-    if name not in UNFIT
-]
+SOME = [pytest.param(name, marks=() if name in QUICKLY else pytest.mark.slow) for name in sorted(OFFERED)]
 
 
 @pytest.fixture(scope="module", params=SOME)
@@ -585,3 +580,16 @@ def test_bug_equal_scores_and_no_word():
 
     with pytest.warns(UserWarning, match="same score"):
         told()
+
+
+def test_methods_that_make_their_own_levels_are_not_offered():
+    looking = {f"{base}-{novelty}" for base in ("plr", "accel") for novelty in ("poet", "epoet")}
+    others = {"sfl", "alp-gmm", "traced", "minimax", "paired", "repaired"}
+    assert set(METHODS) - set(OFFERED) == others | looking
+    with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
+        make("alp-gmm")
+
+
+def test_a_correction_needs_to_know_what_students_see():
+    with pytest.raises(ValueError, match="correction: must be null"):
+        Teacher(generate=lambda rng: rng.random(2), settings={"correction": {"kind": "traced"}})

@@ -1,11 +1,13 @@
 """Records of a domain: what they refuse, and what a space of parameters promises."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.base import ParameterSpace
+from cenie.envs.base import Domain, Environment, ParameterSpace, TaskSpace
 
 
 def encode(level):
@@ -36,5 +38,36 @@ def test_a_level_comes_back_from_its_point_and_every_point_is_a_level():
     ],
 )
 def test_impossible_bounds_of_parameters_are_refused(low, high, reason):
-    with pytest.raises(ValueError, match=reason):
-        ParameterSpace(np.array(low), np.array(high), encode, decode)
+    for make in (lambda *box: ParameterSpace(*box, encode, decode), lambda *box: TaskSpace(*box, draw)):
+        with pytest.raises(ValueError, match=reason):
+            make(np.array(low), np.array(high))
+
+
+def draw(key, point):
+    return decode(point)
+
+
+def test_tasks_are_all_parameters_unless_others_are_given():
+    space = ParameterSpace(np.array([-1.0, 0.0]), np.array([1.0, 9.0]), encode, decode)
+    own = TaskSpace(np.zeros(1), np.ones(1), draw)
+    parts = ("two", Blank(), {"none": lambda key: decode(jnp.zeros(2))}, {})
+    assert Domain(*parts).tasks is None
+    assert Domain(*parts, parameters=space, tasks=own).tasks is own
+    tasks = Domain(*parts, parameters=space).tasks
+    assert tasks is not None
+    assert tasks.high.tolist() == [1.0, 9.0]
+    assert int(tasks.draw(jax.random.key(0), jnp.array([0.5, 3.4]))["steps"]) == 3
+
+
+class Blank(Environment):
+    """Never played."""
+
+    max_steps: int = 1
+    observation_space: Any = None
+    action_space: Any = None
+
+    def reset(self, key, level):
+        raise NotImplementedError
+
+    def step(self, key, level, state, action):
+        raise NotImplementedError

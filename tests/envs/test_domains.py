@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -64,11 +65,14 @@ def test_the_table_names_what_the_domain_has(domain):
     assert set(domain.suites) == set(row.suites)
     assert dict(domain.roles) == dict(row.roles)
     assert {"random", "simple"} <= domain.roles.keys()
+    assert row.tasks == (domain.tasks is not None)
 
 
 def test_all_ways_to_a_level_lead_to_the_same_kind(domain):
     shapes = [jax.eval_shape(domain.generator(name), KEY) for name in (*domain.generators, *domain.roles)]
     shapes.append(jax.eval_shape(domain.edit, KEY, shapes[0]))
+    assert domain.tasks is not None
+    shapes.append(jax.eval_shape(domain.tasks.draw, KEY, jnp.asarray(domain.tasks.low)))
     described = {str(jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), shape)) for shape in shapes}
     assert len(described) == 1
     statistics = jax.eval_shape(domain.statistics, shapes[0])
@@ -171,3 +175,10 @@ def test_levels_can_be_seen(domain, random_levels):
     pictures = [domain.render.level(level) for level in rows(random_levels)[:2]]
     assert all(picture.dtype == np.uint8 and picture.shape[2] == 3 for picture in pictures)
     assert not np.array_equal(*pictures)
+
+
+def test_quick_mazes_are_scored_otherwise_unless_a_method_is_named_after_its_score():
+    scores = {method: preset("maze", method, "quick").teacher.score for method in ("plr-cenie", "accel")}
+    assert scores == {"plr-cenie": "maxmc", "accel": "maxmc"}
+    assert preset("maze", "plr-learnability", "quick").teacher.score == "learnability"
+    assert preset("maze", "plr-cenie", "paper").teacher.score == "pvl"

@@ -14,7 +14,7 @@ from cenie.envs.base import Environment
 from cenie.envs.reset import ObservingEnvironment, step_and_restart, step_only
 from cenie.spaces import Box, Discrete, Space
 from cenie.types import Step
-from tests.teach.exchanges import exchanges_in_conditions
+from tests.teach.exchanges import exchanges_in_loops
 
 LEVELS = jnp.array([2, 3, 5], jnp.int32)
 KEY = jax.random.key(0)
@@ -129,7 +129,7 @@ def test_devices_do_not_wait_for_the_loops_of_each_others_environments(advance):
         return program, program(*split)
 
     # What it is like if the compiler splits the loop.
-    assert exchanges_in_conditions(compiled(None)[0].as_text())
+    assert exchanges_in_loops(compiled(None)[0].as_text(), "condition")
     program, found = compiled(mesh)
-    assert exchanges_in_conditions(program.as_text()) == []
+    assert exchanges_in_loops(program.as_text(), "condition") == []
     jax.tree.map(np.testing.assert_array_equal, found, step(*rows))

@@ -159,7 +159,9 @@ CASES = {
         f"{REPLAY}.min_fill: must be above 0 with a replay_prob of 1",
     ),
     "learning from replayed levels, and no replay": option(f"{REPLAY}.replay_prob", "0", "must be above 0"),
-    "unknown network": option(f"{NETWORK}.kind", "maze-lstm", "must be one of lstm, gru, mlp, got 'maze-"),
+    "unknown network": option(
+        f"{NETWORK}.kind", "maze-lstm", "must be one of lstm, gru, mlp, memoryless, got"
+    ),
     "another network's setting": option(f"{NETWORK}.hidden_sizes", "64", "unknown setting; did you mean"),
     "distinct walls in too small a maze": Case(
         "train maze dr --env.size 7 --env.no_replacement", "env.replacement: 59 distinct walls"

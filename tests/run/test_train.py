@@ -287,7 +287,13 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["accel", "plr-cenie", "accel-cenie"])
+@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced", "minimax", "paired"])
+def test_kill_9_and_resume_of_a_teacher_that_learns_ends_with_the_same_bits(tmp_path, method):
+    _kill_rounds(tmp_path, method, kills=1, updates=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["accel", "plr-cenie", "accel-cenie", "repaired"])
 def test_thirty_kills_and_resumes_end_with_the_same_bits(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=30, updates=150)
 

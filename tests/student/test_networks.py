@@ -9,7 +9,7 @@ import pytest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Bits, Conv, Flat, Gru, Lstm, Mlp, NetworkConfig, StudentConfig
+from cenie.student.config import Bits, Conv, Flat, Gru, Lstm, Memoryless, Mlp, NetworkConfig, StudentConfig
 from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
 from cenie.student.networks import MLP, Network, Recurrent, make_network
 from tests.student.probes import View
@@ -17,6 +17,7 @@ from tests.student.probes import View
 N, T = 3, 6
 MAZE = View(Box((5, 5, 3), 0, 10, "uint8"), Discrete(4))
 MIXED = {"where": Box((2, 2), -1, 1), "what": Discrete(3), "seen": Box((4, 3, 2), 0, 255, "uint8")}
+GRID = {"image": Box((9, 11, 3), 0, 10, "uint8"), "noise": Box((4,), 0, 1), "time": Discrete(5)}
 WALL_AND_GOAL = Bits(size=6, codes=(2, 8))
 KINDS: dict[str, tuple[NetworkConfig, Any, Space]] = {
     "conv": (Lstm(encoder=Conv(), memory_size=8, head_size=4), MAZE, Discrete(7)),
@@ -30,6 +31,8 @@ KINDS: dict[str, tuple[NetworkConfig, Any, Space]] = {
     "beta": (Mlp(continuous="beta", activation="relu"), Box((2, 2), -1, 1), Box((3,), 0, 1)),
     "categorical": (Mlp(hidden_sizes=(5,)), Box((4,), -1, 1), Discrete(2)),
     "mlp mixed": (Mlp(hidden_sizes=(5,)), MIXED, Discrete(2)),
+    "memoryless": (Memoryless(head_size=4), MIXED, Discrete(2)),
+    "memoryless conv": (Memoryless(encoder=Conv(mapped="discrete"), head_size=4), GRID, Discrete(2)),
 }
 
 
@@ -70,17 +73,31 @@ def test_a_sequence_equals_its_steps(kind: str) -> None:
             np.testing.assert_allclose(part, expected[:, now], atol=1e-5)
 
 
-def test_the_dense_product_is_a_convolution() -> None:
-    encoder = ConvEncoder(Conv(), parts_of(MAZE), jax.random.key(0))
-    observation = views(N, T)
-    pixels = observation.image.reshape(-1, 5, 5, 3).astype(jnp.float32) / 10.0
+@pytest.mark.parametrize("space", [MAZE, GRID], ids=["dense", "patches"])
+def test_the_products_are_a_convolution(space: Any) -> None:
+    encoder = ConvEncoder(Conv(), parts_of(space), jax.random.key(0))
+    observation = views(N, T) if space is MAZE else observe("memoryless conv", N, T)
+    image = observation.image if space is MAZE else observation["image"]
+    pixels = image.reshape(N * T, *image.shape[2:]).astype(jnp.float32) / 10.0
     kernel = encoder.kernel.T.reshape(3, 3, 3, 16)
     expected = jax.lax.conv_general_dilated(
         pixels, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    expected = jax.nn.relu(jnp.moveaxis(expected, -1, 0)).reshape(16, N * T, 9)
-    codes = encoder(observation)[:144].reshape(16, 9, N * T)
+    places = expected.shape[1] * expected.shape[2]
+    expected = jax.nn.relu(jnp.moveaxis(expected, -1, 0)).reshape(16, N * T, places)
+    codes = encoder(observation)[: 16 * places].reshape(16, places, N * T)
     np.testing.assert_allclose(jnp.swapaxes(codes, 1, 2), expected, atol=1e-5)
+
+
+def test_only_discrete_parts_are_mapped_if_told_so() -> None:
+    encoder = ConvEncoder(Conv(mapped="discrete", rest_size=2), parts_of(GRID), jax.random.key(0))
+    observation = observe("memoryless conv", N)
+    assert encoder.rest is not None
+    time = encoder.rest.weight[:, observation["time"]] + encoder.rest.bias[:, None]
+    read = encoder(observation)
+    assert len(read) == Conv(mapped="discrete", rest_size=2).width(parts_of(GRID))
+    np.testing.assert_allclose(read[-6:-4], time, atol=1e-6)
+    np.testing.assert_allclose(read[-4:], observation["noise"].T, atol=1e-6)
 
 
 def test_the_direction_reaches_the_last_five_inputs_without_activation() -> None:

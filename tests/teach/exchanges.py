@@ -1,6 +1,7 @@
 """What a compiled program exchanges between devices, read from its text."""
 
 import re
+from typing import Literal
 
 EXCHANGE = re.compile(
     r"= .*\b(all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(-start)?\("
@@ -17,8 +18,8 @@ def exchanges(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if EXCHANGE.search(line)]
 
 
-def exchanges_in_conditions(text: str) -> list[str]:
-    """Those in the condition of a loop, or in what the condition calls.
+def exchanges_in_loops(text: str, part: Literal["condition", "body"]) -> list[str]:
+    """Those in the condition of a loop, or in its body, or in what these call.
 
     XLA on CPU does not order them against the other exchanges of the program. Two devices may then wait for
     each other, each in another exchange and each on a thread that the other one needs.
@@ -34,8 +35,8 @@ def exchanges_in_conditions(text: str) -> list[str]:
                     reached(inner, seen)
         return seen
 
-    conditions = re.findall(r"condition=%?([\w.-]+)", text)
-    assert conditions
-    assert all(name in bodies for name in conditions)
-    names = set().union(*(reached(name, set()) for name in conditions))
+    parts = re.findall(rf"{part}=%?([\w.-]+)", text)
+    assert parts
+    assert all(name in bodies for name in parts)
+    names = set().union(*(reached(name, set()) for name in parts))
     return [line for name in sorted(names) for line in exchanges(bodies[name])]

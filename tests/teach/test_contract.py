@@ -17,21 +17,25 @@ from cenie.run.build import CompiledCycles, build, place
 from cenie.run.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init, state_shapes
+from cenie.teach.designer import DesignerSource
 from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
 from tests.teach import golden
 from tests.teach.compilation import AS_USERS_COMPILE_IT
-from tests.teach.exchanges import exchanges, exchanges_in_conditions
+from tests.teach.exchanges import exchanges, exchanges_in_loops
 from tests.tiny import tiny
 
 CYCLES = 12
 MANY_UPDATES = 1000
 MAY_BE_NAN = (
     "student/",
+    "student1/",
+    "teacher/source/",
     "teacher/fit/scores/",
     *(f"teacher/novelty_{name}_correlation" for name in ("regret", "age", "outdated")),
 )
-"""Metrics of what did not happen or does not exist: an update, a mixture, a correlation of equal scores."""
+"""Metrics of what did not happen or does not exist: an update of a student or a source, a mixture, a
+correlation of equal scores."""
 
 
 @contextlib.contextmanager
@@ -80,11 +84,13 @@ class Played:
 
 
 def chosen(domain: str, method: str) -> Any:
-    """The daggers differ from their methods by one number, `sfl` by the score, and most novelties do with
-    PLR-perp what they do with ACCEL, where they also meet edits. Other domains than the maze compile for
-    long, so that one method of all parts must do for them; `make test-all` runs the rest."""
-    like_another = method.endswith(("dagger", "sfl")) or method in ("diplr", "plr-poet", "plr-epoet")
-    often = method == "accel-cenie" or (domain == "maze" and not like_another)
+    """The daggers differ from their methods by one number, `plr-learnability` by the score, `minimax` from
+    `paired` by what it leaves out, and most novelties do with PLR-perp what they do with ACCEL, where they
+    also meet edits. Other domains than the maze compile for long, so that one method of all parts must do for
+    them; `make test-all` runs the rest."""
+    twin = method.endswith(("dagger", "learnability", "minimax"))
+    twin |= method in ("diplr", "plr-poet", "plr-epoet")
+    often = method == "accel-cenie" or (domain == "maze" and not twin)
     return pytest.param(domain, method, id=f"{domain}-{method}", marks=() if often else pytest.mark.slow)
 
 
@@ -130,7 +136,18 @@ def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
     assert any(map(exchanges, texts))
     with_loops = [text for text in texts if "condition=" in text]
     assert with_loops
-    assert [line for text in with_loops for line in exchanges_in_conditions(text)] == []
+    assert [line for text in with_loops for line in exchanges_in_loops(text, "condition")] == []
+
+
+def test_devices_exchange_nothing_in_loops_but_gradients(played: Played):
+    """The memory of a student once went around at every step of a rollout, while another student learned."""
+    if played.setup.mesh is None:
+        pytest.skip("the tiny run of this method has one device")
+    texts = [program.as_text() or "" for program in played.advance.programs(played.states[0])]
+    with_loops = [text for text in texts if "condition=" in text]
+    found = [line for text in with_loops for line in exchanges_in_loops(text, "body")]
+    assert len(found) == played.setup.curriculum.students
+    assert all("jit(learn)" in line and "psum" in line for line in found)
 
 
 @pytest.mark.parametrize(("domain", "method"), CHOSEN)
@@ -176,7 +193,8 @@ def test_student_metrics_are_measured_exactly_in_the_cycles_that_learn(played: P
 
 def test_counters_count(played: Played):
     last = played.states[-1].counters
-    assert int(last.cycles) == int(last.rollouts) == CYCLES
+    assert int(last.cycles) == CYCLES
+    assert int(last.rollouts) == CYCLES * played.setup.curriculum.students
     assert int(last.updates) == sum(played.learned(cycle) for cycle in range(CYCLES)) > 0
 
 
@@ -238,7 +256,8 @@ def test_the_levels_of_a_cycle_are_recorded_one_by_one(played: Played):
 
 
 def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
-    if played.setup.curriculum.replay is None:
+    curriculum = played.setup.curriculum
+    if curriculum.replay is None:
         assert all((levels["id"] == -1).all() for levels in played.levels)
         return
     born: dict[int, tuple[int, int]] = {}
@@ -257,7 +276,8 @@ def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
             assert (parent >= 0) == (generation > 0)
         alone = {int(id) for id in levels["id"] if id >= 0 and (levels["id"] == id).sum() == 1}
         for row, id in enumerate(levels["id"]):
-            if id in alone and np.isfinite(levels["regret"][row]):
+            # A correction may add to the score of a level once it is stored.
+            if curriculum.replay.correction is None and id in alone and np.isfinite(levels["regret"][row]):
                 assert levels["regret"][row] == buffer.scores[stored[int(id)], 0]
     assert len(born) >= 4
     assert all(parent < id for id, (parent, _) in born.items())
@@ -302,9 +322,19 @@ def test_another_seed_plays_other_levels(played: Played):
 
 
 def test_learning_follows_the_kind_of_level(played: Played):
-    learns_on_new = played.setup.curriculum.learn_on_new
+    curriculum = played.setup.curriculum
     for cycle, kind in enumerate(played.kinds):
+        learns_on_new = bool(curriculum.learns_on_new(played.states[cycle].teacher.source))
         assert played.learned(cycle) == {NEW: learns_on_new, REPLAY: True, EDIT: False}[kind]
+
+
+def test_a_source_learns_from_new_levels_only(played: Played):
+    """A designer must not be paid for levels that it did not make in this cycle."""
+    for cycle, kind in enumerate(played.kinds):
+        before, after = (digest(state.teacher.source) for state in played.states[cycle : cycle + 2])
+        assert kind == NEW or before == after
+        if isinstance(played.setup.curriculum.source, DesignerSource):
+            assert (kind == NEW) == (before != after)
 
 
 def test_edits_follow_replays_and_only_in_methods_that_edit(played: Played):

@@ -10,7 +10,7 @@ from cenie.teach.played import episode_outcomes
 from cenie.teach.scores import SCORES, ScoreInputs
 from cenie.types import Advantages, Rollout
 
-GAMMA = 0.9
+GAMMA, LAMBDA = 0.9, 0.7
 N, T = 5, 12
 
 
@@ -40,7 +40,9 @@ def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
     old = jnp.full(done.shape[0], -jnp.inf) if old_max is None else jnp.asarray(old_max, jnp.float32)
     return ScoreInputs(
         rollout=rollout,
-        advantages=Advantages(jnp.asarray(advantage), jnp.asarray(advantage + value), jnp.asarray(error)),
+        advantages=Advantages(
+            jnp.asarray(advantage), jnp.asarray(advantage + value), jnp.asarray(error), GAMMA, LAMBDA
+        ),
         outcomes=outcomes,
         max_return=jnp.maximum(old, outcomes.max_return),
         episodes=episodes,
@@ -61,6 +63,7 @@ def oracle(name, inputs):
         for x in (rollout.value, rollout.reward, rollout.done, rollout.solved)
     )
     advantage = np.asarray(inputs.advantages.advantage, np.float64)
+    error = np.asarray(inputs.advantages.error, np.float64)
     scores = np.zeros(len(done))
     for i in range(len(done)):
         pieces = episodes_of(done[i])
@@ -70,6 +73,8 @@ def oracle(name, inputs):
 
         def one(piece, i=i, top=top):
             a, v, r = advantage[i, piece], value[i, piece], reward[i, piece]
+            if name == "mna":
+                return shortfall(error[i, piece]) * (top > 0)
             if name == "td":
                 errors = np.abs(r[:-1] + GAMMA * v[1:] - v[:-1])
                 return errors.mean() if len(errors) else 0.0
@@ -92,6 +97,20 @@ def oracle(name, inputs):
         else:
             scores[i] = np.mean([one(piece) for piece in pieces])
     return scores
+
+
+def shortfall(errors):
+    """MNA of one episode from its definition: all sums from every start, cut at 0 one by one."""
+    found = []
+    for start in range(len(errors)):
+        sums, total = [], 0.0
+        for step, error in enumerate(errors[start:]):
+            total = min(total + GAMMA**step * error, 0.0)
+            sums.append(total)
+        weights = [(1 - LAMBDA) * LAMBDA**step for step in range(len(sums) - 1)] + [LAMBDA ** (len(sums) - 1)]
+        assert np.isclose(sum(weights), 1.0)
+        found.append(-np.dot(weights, sums))
+    return np.mean(found)
 
 
 def done_pattern(name):
@@ -155,6 +174,8 @@ def test_unfinished_tail_is_ignored(name):
             jnp.where(tail, jnp.nan, spoiled.advantages.advantage),
             spoiled.advantages.target,
             jnp.where(tail, jnp.nan, spoiled.advantages.error),
+            GAMMA,
+            LAMBDA,
         ),
         outcomes=inputs.outcomes,
         max_return=inputs.max_return,
@@ -196,3 +217,17 @@ def test_entropy_must_be_given():
     bare = dataclasses.replace(inputs, rollout=_replace(inputs.rollout, entropy=None))
     with pytest.raises(ValueError, match="entropy"):
         SCORES["entropy"].compute(bare)
+
+
+def test_mna_is_high_where_the_student_falls_short_and_only_where_it_can_be_solved():
+    """One step of error, of either sign, on levels that were solved before or never."""
+    done = np.zeros((4, 3), bool)
+    done[:, -1] = True
+    inputs = make_inputs(done, old_max=[1.0, 1.0, 0.0, 1.0], reward=np.full((4, 3), -1.0))
+    error = jnp.asarray([[0.0, -2.0, 0.0], [0.0, 2.0, 0.0], [0.0, -2.0, 0.0], [0.0, 2.0, -2.0]])
+    inputs = dataclasses.replace(inputs, advantages=dataclasses.replace(inputs.advantages, error=error))
+    # From the first step: only the sums of two and three errors fall short, and those weigh lambda together.
+    expected = (LAMBDA * GAMMA * 2.0 + 2.0) / 3
+    # What was won on the way does not make up for a later loss.
+    late = (LAMBDA**2 * GAMMA**2 * 2.0 + LAMBDA * GAMMA * 2.0 + 2.0) / 3
+    np.testing.assert_allclose(SCORES["mna"].compute(inputs), [expected, 0.0, 0.0, late], rtol=1e-6)

@@ -129,7 +129,7 @@ def tell(method, state, kind, levels, reward, done, slots):
     nothing = jnp.zeros(LEVELS, jnp.int32)
     batch = Batch(levels, slots, nothing - 1, nothing)
     assignment = Assignment(kind, kind == REPLAY, (batch,), ())
-    played = Played(levels, rollout, Advantages(reward, reward, reward), episode_outcomes(rollout))
+    played = Played(levels, rollout, Advantages(reward, reward, reward, 1.0, 1.0), episode_outcomes(rollout))
     return teacher.tell(method, state, assignment, played=(played,), key=jax.random.key(0))[:2]
 
 

@@ -20,14 +20,16 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
+from cenie.envs.base import Design
 from cenie.run import checkpoint
 from cenie.run.compilation import kept_programs
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
+from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
-from cenie.teach.methods import METHODS
+from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
 from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
@@ -40,6 +42,19 @@ PerStep = np.ndarray | Sequence[Any]
 
 Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
+
+OFFERED = tuple(
+    name
+    for name, method in METHODS.items()
+    if isinstance(method.settings, RandomTeacher)
+    or (
+        isinstance(method.settings, ReplayTeacher)
+        and method.settings.correction is None
+        and not isinstance(method.settings.novelty, Poet | Epoet)
+    )
+)
+"""The methods that a loop of your own can use: those that need not know how levels are made, or what students
+see, and do not look at levels or play them."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 
@@ -72,7 +87,7 @@ class StoredLevel:
 
 
 class Teacher:
-    """Any method of the library as two calls: `ask` for levels, `tell` what happened on them.
+    """A method of the library as two calls: `ask` for levels, `tell` what happened on them.
 
     `generate(rng)` returns a new level, `edit(rng, level)` a slightly changed one (for the methods that
     edit); `rng` is a `numpy.random.Generator`. A level is an array, a number, or nested dicts, lists and
@@ -103,7 +118,7 @@ class Teacher:
         seed: int = 0,
     ):
         read = _Arguments()
-        read.choice("method", method, tuple(METHODS))
+        read.choice("method", method, OFFERED)
         read.function("generate", generate)
         if edit is not None:
             read.function("edit", edit)
@@ -322,14 +337,18 @@ class _HostLevels:
     """Stands in for a domain: levels are made by Python outside, so that inside they are just rows."""
 
     size: int
-    environment = None
-    encoding = None
+    tasks: None = None
+    environment: None = None
+    encoding: None = None
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
         return lambda key: jnp.zeros(self.size, jnp.uint8)
 
     def edit(self, key: PRNGKeyArray, row: Array) -> Array:
         return row
+
+    def design_for(self, name: str) -> Design:
+        raise NotImplementedError  # refused before
 
 
 @functools.cache

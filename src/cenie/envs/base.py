@@ -134,19 +134,38 @@ class ParameterSpace:
     decode: Callable[[Float[Array, " d"]], Level]
 
     def __post_init__(self) -> None:
-        if np.ndim(self.low) != 1 or np.shape(self.low) != np.shape(self.high):
-            raise ValueError(
-                "low and high must be vectors of one length, got the shapes "
-                f"{np.shape(self.low)} and {np.shape(self.high)}"
-            )
-        wrong = ~(np.isfinite(self.low) & np.isfinite(self.high) & (np.asarray(self.low) < self.high))
-        if np.any(wrong):
-            places = np.flatnonzero(wrong).tolist()
-            raise ValueError(f"low must be below high, both finite; not so at {places}")
+        _check_box(self.low, self.high)
 
     def scaled(self, level: Level) -> Float[Array, " d"]:
         """The point of a level on a scale on which every lower bound is 0 and every upper one 1."""
         return (self.encode(level) - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSpace:
+    """Kinds of levels as points of a box of few dimensions, for teachers that learn where in it to look.
+
+    `draw(key, point)` draws a level of the kind that a point between the vectors `low` and `high` says;
+    whatever these numbers leave open is random.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    draw: Callable[[PRNGKeyArray, Float[Array, " d"]], Level]
+
+    def __post_init__(self) -> None:
+        _check_box(self.low, self.high)
+
+
+def _check_box(low: np.ndarray, high: np.ndarray) -> None:
+    if np.ndim(low) != 1 or np.shape(low) != np.shape(high):
+        raise ValueError(
+            f"low and high must be vectors of one length, got the shapes {np.shape(low)} and {np.shape(high)}"
+        )
+    wrong = ~(np.isfinite(low) & np.isfinite(high) & (np.asarray(low) < high))
+    if np.any(wrong):
+        places = np.flatnonzero(wrong).tolist()
+        raise ValueError(f"low must be below high, both finite; not so at {places}")
 
 
 @dataclass(frozen=True)
@@ -213,6 +232,8 @@ class Domain:
     encoding: Callable[[Level], Float[Array, " d"]] | None = None
     """A level in a few numbers between 0 and 1, by which it is told how different levels are. By default its
     point in `parameters`, if there are any."""
+    tasks: TaskSpace | None = None
+    """Kinds of levels as points of a box of few dimensions; by default all `parameters`, if there are any."""
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
 
@@ -224,7 +245,17 @@ class Domain:
         unknown = [name for name in self.roles.values() if name not in self.generators]
         if unknown and self.generators:
             raise ValueError(f"roles of {self.name!r} name unknown generators: {', '.join(unknown)}")
+        parameters = self.parameters
+        if self.tasks is None and parameters is not None:
+            tasks = TaskSpace(parameters.low, parameters.high, lambda key, point: parameters.decode(point))
+            object.__setattr__(self, "tasks", tasks)
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""
         return self.generators[self.roles.get(name, name)]
+
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        if self.design is None:
+            raise ValueError(f"{self.name} has no design environment: nobody can learn to design its levels")
+        return self.design(self.roles.get(name, name))

@@ -14,7 +14,7 @@ from cenie.envs.maze.presets import PRESETS as MAZE_PRESETS
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.presets import PRESETS as WALKER_PRESETS
 from cenie.settings import Problem, SettingsError, show
-from cenie.spaces import Space
+from cenie.spaces import DesignSpec, Space
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ def spec_of_settings(settings: Any) -> DomainSpec:
     )
 
 
+def design_of_settings(settings: Any, generator: str) -> DesignSpec:
+    """As the settings of a domain say themselves, in a method of this name."""
+    return settings.design_spec(generator)
+
+
 @dataclass(frozen=True, eq=False)
 class DomainEntry:
     """A row of the table; `factory`, a function or its `module:function`, turns the settings into a `Domain`.
@@ -45,8 +50,10 @@ class DomainEntry:
     `settings` is a frozen dataclass, and `spec` derives the `DomainSpec` from an instance, which by default
     has the properties of these names itself. `roles` are names of generators by what they are for, and
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
-    usual one. `edits` says whether levels can be edited. `xla_flags` make its programs faster on a CPU; the
-    command line passes them to XLA, which reads them once for the whole process.
+    usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box; `design`
+    derives from an instance what a designer in the place of a generator sees and does, if levels can be
+    designed. `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which reads
+    them once for the whole process.
     """
 
     summary: str
@@ -57,7 +64,9 @@ class DomainEntry:
     suites: tuple[str, ...]
     presets: Mapping[str, Mapping[str, Any]]
     edits: bool = True
+    tasks: bool = True
     spec: Callable[[Any], DomainSpec] = spec_of_settings
+    design: Callable[[Any, str], DesignSpec] | None = None
     xla_flags: tuple[str, ...] = ()
 
     def build(self, settings: Any) -> Any:
@@ -77,6 +86,7 @@ DOMAINS = {
         roles={"random": "uniform60", "simple": "empty"},
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
         presets=MAZE_PRESETS,
+        design=design_of_settings,
     ),
     "walker": DomainEntry(
         summary="a two-legged walker on terrains of eight parameters (BipedalWalker)",
@@ -86,6 +96,7 @@ DOMAINS = {
         roles={"random": "full", "simple": "easy"},
         suites=("walker6", "poet-roses", "high", "extreme"),
         presets=WALKER_PRESETS,
+        design=design_of_settings,
         # The physics is loops of many small steps. A loop that touches less than so many bytes becomes one
         # piece of code instead of a list of calls: a quick cycle of `dr` takes 2.3 s of CPU instead of 4.3.
         xla_flags=("--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=2000000",),

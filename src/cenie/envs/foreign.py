@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from cenie.envs.base import Domain, cannot_edit
+from cenie.envs.base import Domain, Environment, cannot_edit
 from cenie.envs.domains import DomainEntry, DomainSpec
 from cenie.settings import Problem, SettingsError, show
-from cenie.spaces import Box, Discrete
+from cenie.spaces import Box, DesignSpec, Discrete, Space
 
 _ANY_DOMAIN: Mapping[str, Any] = {
     "updates": 300,
@@ -35,6 +35,9 @@ _ANY_DOMAIN: Mapping[str, Any] = {
     "student.ppo.normalise_returns": True,  # rewards may be of any size
     "teacher.replay.capacity": 1000,
     "teacher.replay.priority.temperature": 1.0,
+    "teacher.designer.network.memory_size": 64,
+    "teacher.designer.ppo.learning_rate": 5e-4,
+    "teacher.designer.ppo.normalise_returns": True,
 }
 """The preset of a domain that brings none: small, and nothing in it depends on the domain."""
 
@@ -86,7 +89,11 @@ def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> Do
         suites=tuple(domain.suites),
         presets=domain.presets or {"default": _ANY_DOMAIN},
         edits=domain.edit is not cannot_edit,
+        tasks=domain.tasks is not None,
         spec=lambda settings: domain_spec(build(settings)),
+        design=None
+        if domain.design is None
+        else lambda settings, generator: design_spec(build(settings), generator),
     )
 
 
@@ -98,10 +105,7 @@ def _require(name: str, what: str, parts: Collection[str]) -> None:
 def domain_spec(domain: Domain) -> DomainSpec:
     """The spec of a domain, from its spaces and the shapes of a level; nothing is played."""
     environment = domain.environment
-    parts = tuple(jax.tree.leaves(environment.observation_space))
-    wrong = [space for space in (*parts, environment.action_space) if not isinstance(space, Discrete | Box)]
-    if wrong:
-        raise _refusal(f"the spaces of {domain.name} must be made of Discrete and Box, got {show(wrong[0])}")
+    parts = _observation_parts(domain.name, environment)
     level = jax.eval_shape(next(iter(domain.generators.values())), jax.random.key(0))
     return DomainSpec(
         observation_parts=parts,
@@ -109,6 +113,21 @@ def domain_spec(domain: Domain) -> DomainSpec:
         level_bytes=_bytes(jax.tree.leaves(level)),
         observation_bytes=_bytes(parts),
     )
+
+
+def design_spec(domain: Domain, generator: str) -> DesignSpec:
+    """The spec of the design environment in the place of a generator."""
+    environment = domain.design_for(generator).environment
+    parts = _observation_parts(f"the design of {domain.name}", environment)
+    return DesignSpec(parts, environment.action_space, environment.max_steps)
+
+
+def _observation_parts(name: str, environment: Environment) -> tuple[Space, ...]:
+    parts = tuple(jax.tree.leaves(environment.observation_space))
+    wrong = [space for space in (*parts, environment.action_space) if not isinstance(space, Discrete | Box)]
+    if wrong:
+        raise _refusal(f"the spaces of {name} must be made of Discrete and Box, got {show(wrong[0])}")
+    return parts
 
 
 def _bytes(arrays: Any) -> int:

@@ -2,11 +2,23 @@
 
 from typing import Any
 
+from cenie.settings import Where
+
 ORIGINAL_CODE: dict[str, Any] = {
     "updates": 20_000,  # of its published figures
     "student.ppo.bootstrap_at_rollout_end": False,
     "teacher.replay.insertion": "raw",
     "teacher.replay.repeated": "last",
     "teacher.edit.parents": "easy",
+    # Its Minimax takes the best return of the student, where the paper has the value.
+    "teacher.utility": Where("teacher.utility", "minus-best-return", equals="minus-return"),
 }
 """How the code that PLR-perp and ACCEL were published with differs from the settings of the paper."""
+
+QUICK_SCOUTING: dict[str, Any] = {
+    "teacher.scouted": 256,
+    "teacher.plays": 4,
+    "teacher.kept": 64,
+    "teacher.updates": 50,
+}
+"""SFL within minutes: 16 batches of 64 columns are scouted for every 50 updates."""

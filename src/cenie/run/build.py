@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jax.stages import Compiled, Lowered
 from jaxtyping import PRNGKeyArray, PyTree
 
@@ -87,20 +88,21 @@ def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
     """The domain and the fixed parts of the training cycle. Raises `SettingsError` if `parts` do not fit."""
     parts = parts or Parts()
     domain = config.entry.build(config.env)
-    teacher = _curriculum(config, domain, parts)
+    mesh = devices.level_mesh(config.device_count(jax.device_count()))
+    teacher = _curriculum(config, domain, parts, mesh)
     setup = Setup(
         environment=domain.environment,
         statistics=domain.statistics,
-        students=(config.student,) * teacher.students,
+        students=config.students if parts.curriculum is None else (config.student,) * teacher.students,
         curriculum=teacher,
-        mesh=devices.level_mesh(config.device_count(jax.device_count())),
+        mesh=mesh,
         network=parts.network,
         recorded_points=config.run.recorded_points,
     )
     return domain, setup
 
 
-def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
+def _curriculum(config: Config, domain: Domain, parts: Parts, mesh: Mesh | None) -> Curriculum:
     own, batch = parts.curriculum, config.student.num_levels
     if isinstance(config.teacher, OwnTeacher):
         if own is None:
@@ -113,7 +115,7 @@ def _curriculum(config: Config, domain: Domain, parts: Parts) -> Curriculum:
     if own is not None:
         message = f"must be {show(OWN)} with a curriculum of your own, got {show(config.method)}"
         raise SettingsError([Problem("method", message)])
-    made = curriculum(domain, config.teacher)
+    made = curriculum(domain, config.teacher, mesh)
     for name in ("score", "novelty"):
         if made.replay is None and getattr(parts, name) is not None:
             raise SettingsError([Problem(name, f"is of no use to {config.method}, which replays no levels")])

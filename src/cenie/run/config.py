@@ -6,6 +6,7 @@ field, before anything is compiled. It is stored as JSON beside the results.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,20 @@ from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is
 from cenie.run.directory import RunDirectoryError, read_json
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.spaces import DesignSpec
 from cenie.student.config import StudentConfig
-from cenie.teach.methods import METHODS, OWN, OwnTeacher, RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.config import ReplayConfig
+from cenie.teach.methods import (
+    METHODS,
+    OWN,
+    AlpGmmTeacher,
+    DesignerTeacher,
+    OwnTeacher,
+    RandomTeacher,
+    ReplayTeacher,
+    SflTeacher,
+    Teacher,
+)
 
 DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -100,6 +113,40 @@ class Config:
         """The spaces and sizes of the domain with these settings."""
         return self.entry.spec(self.env)
 
+    @property
+    def design_spec(self) -> DesignSpec | None:
+        """What the designer of the method sees and does; None if it has none, or the domain no design."""
+        if not isinstance(self.teacher, DesignerTeacher) or self.entry.design is None:
+            return None
+        return self.entry.design(self.env, self.entry.roles.get(self.teacher.replaces, self.teacher.replaces))
+
+    @property
+    def replay(self) -> ReplayConfig | None:
+        """The settings of the level buffers, if the method has any."""
+        return self.teacher.replay if isinstance(self.teacher, ReplayTeacher | DesignerTeacher) else None
+
+    @property
+    def students(self) -> tuple[StudentConfig, ...]:
+        """The settings of each student; a second one, if there is any, is the antagonist."""
+        if not isinstance(self.teacher, DesignerTeacher) or not self.teacher.has_antagonist:
+            return (self.student,)
+        ppo = self.teacher.antagonist or self.student.ppo
+        return self.student, dataclasses.replace(self.student, ppo=ppo)
+
+    @property
+    def designer(self) -> StudentConfig | None:
+        """The designer as a student of its design environment, if the method has one."""
+        spec = self.design_spec
+        if spec is None or not isinstance(self.teacher, DesignerTeacher):
+            return None
+        settings = self.teacher.designer
+        return StudentConfig(settings.network, settings.ppo, self.student.num_levels, spec.steps)
+
+    @property
+    def levels_per_minibatch(self) -> int:
+        """How many devices, at most, can share the levels and every minibatch of all students evenly."""
+        return math.gcd(*(student.levels_per_minibatch for student in self.students))
+
     def check(self) -> Iterator[Problem]:
         if problems := method_problems(self.method):
             yield from problems
@@ -112,17 +159,23 @@ class Config:
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
-        if not isinstance(self.teacher, OwnTeacher):
-            generators = (*entry.roles, *entry.generators)
+        generators = (*entry.roles, *entry.generators)
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher):
             allowed.append(("teacher.generator", self.teacher.generator, generators))
+        if isinstance(self.teacher, DesignerTeacher):
+            allowed.append(("teacher.replaces", self.teacher.replaces, generators))
         for path, name, names in allowed:
             if name not in names:
                 yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
-        if isinstance(self.teacher, ReplayTeacher):
-            yield from self._replay_problems(self.teacher)
-        levels = self.student.levels_per_minibatch
-        if self.run.devices and levels % self.run.devices:
-            yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
+        if self.replay is not None:
+            yield from self._replay_problems(self.replay)
+        batch = self.student.num_levels
+        if isinstance(self.teacher, SflTeacher) and batch % self.teacher.plays:
+            yield Problem(
+                "teacher.plays", f"must divide student.num_levels ({batch}), got {self.teacher.plays}"
+            )
+        if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
+            yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
         if settings.is_readable(self.env):
             try:
                 parts = self.domain_spec.observation_parts
@@ -131,9 +184,32 @@ class Config:
                 return
             for problem in self.student.network.misfits(parts):
                 yield Problem(f"student.network.{problem.path}", problem.message)
+        if isinstance(self.teacher, DesignerTeacher):
+            if entry.design is None:
+                yield Problem("method", f"cannot be {self.method}: {self.domain} has no design environment")
+            if entry.design is None or self.teacher.replaces not in generators:
+                return
+            yield from self._designer_problems(self.teacher)
+        levels = self.levels_per_minibatch
+        if self.run.devices and levels % self.run.devices:
+            yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
 
-    def _replay_problems(self, teacher: ReplayTeacher) -> Iterator[Problem]:
-        replay, edit, batch = teacher.replay, teacher.edit, self.student.num_levels
+    def _designer_problems(self, teacher: DesignerTeacher) -> Iterator[Problem]:
+        """Why the designer, or the antagonist, cannot learn from what it plays."""
+        spec, designer = self.design_spec, self.designer
+        assert spec is not None
+        assert designer is not None
+        for problem in designer.check():
+            yield Problem(f"teacher.designer.{problem.path}", problem.message)
+        for problem in designer.network.misfits(spec.observation_parts):
+            yield Problem(f"teacher.designer.network.{problem.path}", problem.message)
+        if teacher.antagonist is not None:
+            for problem in self.students[-1].check():
+                yield Problem(f"teacher.antagonist.{problem.path.removeprefix('ppo.')}", problem.message)
+
+    def _replay_problems(self, replay: ReplayConfig) -> Iterator[Problem]:
+        edit = self.teacher.edit if isinstance(self.teacher, ReplayTeacher) else None
+        batch = self.student.num_levels
         if edit is not None and not self.entry.edits:
             yield Problem("teacher.edit", f"must be null: {self.domain} has no edit of levels")
         if edit is not None and batch % edit.children:
@@ -157,7 +233,7 @@ class Config:
     def device_count(self, available: int) -> int:
         """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
         wanted = min(self.run.devices or available, available)
-        return max(n for n in range(1, wanted + 1) if self.student.levels_per_minibatch % n == 0)
+        return max(n for n in range(1, wanted + 1) if self.levels_per_minibatch % n == 0)
 
 
 @dataclass(frozen=True)

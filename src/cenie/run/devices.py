@@ -78,7 +78,7 @@ def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[s
         if not student.network.recurrent:
             what = "what divides student.num_levels and the steps of a minibatch"
         yield (
-            f"using {used} of {available} devices: their number must divide {student.levels_per_minibatch} "
+            f"using {used} of {available} devices: their number must divide {config.levels_per_minibatch} "
             f"({what})"
         )
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cenie.envs.domains import DomainSpec
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.run.config import MAX_PARALLEL_EPISODES, Config
 from cenie.settings import Problem
-from cenie.spaces import numbers_in
-from cenie.student.config import Sizes
+from cenie.spaces import DesignSpec, numbers_in
+from cenie.student.config import Sizes, StudentConfig
 from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
-from cenie.teach.methods import ReplayTeacher
+from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher, SflTeacher
 
 _CAPACITY = "teacher.replay.capacity"
 
@@ -74,10 +75,23 @@ def training_needs(config: Config) -> Iterator[Need]:
     steps = student.num_levels * student.num_steps
     fields = ("student.num_levels", "student.num_steps")
     features = sizes.features if _novelty(config) is not None or config.run.recorded_points else 0
-    step_bytes = config.domain_spec.observation_bytes + _FLOAT_BYTES * (5 + features)
-    yield Need(steps * step_bytes, "a rollout", fields)
-    size = steps // student.ppo.minibatches * _FLOAT_BYTES * sizes.activations
-    yield Need(size, "a minibatch", (*fields, *sizes.fields))
+    step_bytes = config.domain_spec.observation_bytes + _FLOAT_BYTES * 5
+    # Those of all students are told of together; features are kept of the first one's only.
+    size = steps * (len(config.students) * step_bytes + _FLOAT_BYTES * features)
+    yield Need(size, "a rollout", fields)
+    minibatch = Need(_minibatch_bytes(student, sizes), "a minibatch", (*fields, *sizes.fields))
+    designer = config.designer
+    if designer is not None:
+        size = _minibatch_bytes(designer, _designer_sizes(config))
+        design_fields = ("student.num_levels", "teacher.replaces", *_designer_sizes(config).fields)
+        # They learn one after another.
+        minibatch = max(minibatch, Need(size, "a minibatch", design_fields), key=lambda need: need.size)
+    yield minibatch
+    if isinstance(config.teacher, ReplayTeacher) and config.teacher.correction is not None:
+        # What it reads at each step, and its memory.
+        read, memory = config.domain_spec.observation_parts, config.teacher.correction.memory_size
+        size = steps * _FLOAT_BYTES * (sum(map(numbers_in, read)) + memory)
+        yield Need(size, "the transition model", (*fields, "teacher.correction.memory_size"))
     yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
 
 
@@ -85,17 +99,29 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     """The large arrays of a run that is evaluated; they are those of its state, and of playing."""
     sizes, spec = _sizes(config), config.domain_spec
     # Each with its gradient and the two moments of the optimiser.
-    yield Need(4 * _FLOAT_BYTES * sizes.parameters, "the network", sizes.fields)
+    size = len(config.students) * 4 * _FLOAT_BYTES * sizes.parameters
+    yield Need(size, "the network", sizes.fields)
+    if config.designer is not None:
+        designed = _designer_sizes(config)
+        yield Need(4 * _FLOAT_BYTES * designed.parameters, "the designer's network", designed.fields)
     # So many episodes are played at the same time. A suite has one level or more.
     episode_bytes = _FLOAT_BYTES * sizes.memory + spec.observation_bytes
     size = min(episodes, MAX_PARALLEL_EPISODES) * episode_bytes
     yield Need(size, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
     capacity = 0
-    if isinstance(config.teacher, ReplayTeacher):
-        # The buffer before and after a cycle: levels, and some numbers for each.
-        capacity = config.teacher.replay.capacity
-        size = capacity * 2 * (spec.level_bytes + 8 * _FLOAT_BYTES)
+    if config.replay is not None:
+        # The buffers (one for each student) before and after a cycle: levels, and some numbers for each.
+        capacity = config.replay.capacity
+        numbers = 7 if _novelty(config) is None else 8
+        size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
         yield Need(size, "the level buffer", (_CAPACITY, "env"))
+    if isinstance(config.teacher, SflTeacher):
+        size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
+        yield Need(size, "the kept levels", ("teacher.kept", "env"))
+    if isinstance(config.teacher, AlpGmmTeacher):
+        # A task is two numbers or more; and the distances of new ones from all.
+        size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
+        yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
     novelty = _novelty(config)
     dimensions = sizes.features + numbers_in(spec.action_space)
     match novelty:
@@ -133,8 +159,24 @@ def _distance_needs(novelty: Diplr, capacity: int, dimensions: int) -> Iterator[
 def _sizes(config: Config) -> Sizes:
     """Of the network, with the settings that decide them by their full paths."""
     spec = config.domain_spec
-    sizes = config.student.network.sizes(spec.observation_parts, spec.action_space)
-    return replace(sizes, fields=tuple(f"student.network.{name}" for name in sizes.fields))
+    return _sizes_of(config.student, spec, "student")
+
+
+def _designer_sizes(config: Config) -> Sizes:
+    designer, spec = config.designer, config.design_spec
+    assert designer is not None
+    assert spec is not None
+    return _sizes_of(designer, spec, "teacher.designer")
+
+
+def _sizes_of(student: StudentConfig, spec: DomainSpec | DesignSpec, path: str) -> Sizes:
+    sizes = student.network.sizes(spec.observation_parts, spec.action_space)
+    return replace(sizes, fields=tuple(f"{path}.network.{name}" for name in sizes.fields))
+
+
+def _minibatch_bytes(student: StudentConfig, sizes: Sizes) -> int:
+    steps = student.num_levels * student.num_steps
+    return steps // student.ppo.minibatches * _FLOAT_BYTES * sizes.activations
 
 
 def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> Iterator[Need]:

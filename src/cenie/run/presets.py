@@ -48,7 +48,8 @@ def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for path, value in values.items():
         if isinstance(value, Where):
-            if settings.value_at(data, value.path) is None:
+            found = settings.value_at(data, value.path)
+            if found is None or value.equals not in (None, found):
                 continue
             value = value.value
         if not path.startswith("teacher.") or settings.value_at(data, path, _ABSENT) is not _ABSENT:

@@ -106,6 +106,8 @@ class Progress:
         filling = updates == 0 and stored < self._levels_before_replay
         if filling:
             detail = f"filling the level buffer: {stored} of {self._levels_before_replay} levels, {detail}"
+        if row.get("teacher/source/scouting"):
+            detail = f"scouting for learnable levels, {detail}"
         self._bar.update(self._task, completed=updates, detail=detail)
         self._turn_to("training")
         self._heard = now = time.monotonic()

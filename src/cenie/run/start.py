@@ -10,7 +10,6 @@ from cenie.run.durable import WriteError
 from cenie.run.memory import Need, evaluation_needs, memory_problems, training_needs
 from cenie.run.sinks import missing_sinks
 from cenie.settings import Problem, SettingsError
-from cenie.teach.methods import ReplayTeacher
 
 
 def start_problems(config: Config) -> list[Problem]:
@@ -42,6 +41,4 @@ def _too_large(config: Config, needs: Iterable[Need]) -> list[Problem]:
 
 def levels_before_replay(config: Config) -> int:
     """How many levels the buffer must hold before any is replayed; 0 if that is not in the settings."""
-    if not isinstance(config.teacher, ReplayTeacher):
-        return 0
-    return config.teacher.replay.levels_before_replay
+    return 0 if config.replay is None else config.replay.levels_before_replay

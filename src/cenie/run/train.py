@@ -406,7 +406,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
 
 def _stop_if_diverged(run: _Run, counters: Counts) -> None:
     limit = run.config.student.ppo.max_bad_updates
-    in_a_row = int(run.state.student.bad_in_a_row)
+    in_a_row = max(int(student.bad_in_a_row) for student in run.state.students)
     if in_a_row >= limit:
         dump = run.directory.path / "diverged.json"
         write_json(

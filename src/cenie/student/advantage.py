@@ -41,4 +41,10 @@ def gae(
 
     start = jnp.zeros_like(rollout.last_value)
     _, advantage = jax.lax.scan(accumulate, start, (delta.T, decay.T), reverse=True)
-    return Advantages(advantage=advantage.T, target=advantage.T + rollout.value, error=delta)
+    return Advantages(
+        advantage=advantage.T,
+        target=advantage.T + rollout.value,
+        error=delta,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+    )

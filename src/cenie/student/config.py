@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from cenie.settings import LARGEST_INT, Problem, setting
-from cenie.spaces import Box, Space, is_image, numbers_in
+from cenie.spaces import Box, Discrete, Space, is_image, numbers_in
 
 KERNEL = 3
 """Rows and columns that a convolution looks at together."""
@@ -45,17 +45,29 @@ class Conv:
     channels: int = setting(16, minimum=1, maximum=65_536)  # DCD
     rest_size: int = setting(5, minimum=1, maximum=65_536)  # DCD
     """To how many numbers the rest is mapped."""
+    mapped: Literal["rest", "discrete"] = "rest"
+    """What the linear map reads: all of the rest, or its discrete parts only; the others stay as they are."""
+
+    def mapped_and_not(self, rest: Parts) -> tuple[tuple[Space, ...], tuple[Space, ...]]:
+        """The parts of the rest that the linear map reads, and the others."""
+        mapped = tuple(part for part in rest if self.maps(part))
+        return mapped, tuple(part for part in rest if not self.maps(part))
+
+    def maps(self, part: Space) -> bool:
+        return self.mapped == "rest" or isinstance(part, Discrete)
 
     def width(self, parts: Parts) -> int:
         """How many numbers the encoder makes of an observation."""
         image, rest = image_and_rest(parts)
         rows, columns = (length - KERNEL + 1 for length in image.shape[:2])
-        return rows * columns * self.channels + bool(rest) * self.rest_size
+        mapped, unmapped = self.mapped_and_not(rest)
+        return rows * columns * self.channels + bool(mapped) * self.rest_size + _total(unmapped)
 
     def parameters(self, parts: Parts) -> int:
         image, rest = image_and_rest(parts)
         kernel = _linear(KERNEL * KERNEL * image.shape[2], self.channels)
-        return kernel + bool(rest) * _linear(_total(rest), self.rest_size)
+        mapped, _ = self.mapped_and_not(rest)
+        return kernel + bool(mapped) * _linear(_total(mapped), self.rest_size)
 
     def misfits(self, parts: Parts) -> Iterator[Problem]:
         """Why observations of these parts cannot be read."""
@@ -132,7 +144,7 @@ Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
 
 
-def _encoder_misfits(network: "Lstm | Gru", parts: Parts) -> Iterator[Problem]:
+def _encoder_misfits(network: "Lstm | Gru | Memoryless", parts: Parts) -> Iterator[Problem]:
     """Why observations of these parts cannot be read."""
     for problem in network.encoder.misfits(parts):
         yield Problem(f"encoder.{problem.path}", problem.message)
@@ -143,21 +155,29 @@ def _recurrent_sizes(network: "Lstm | Gru", parts: Parts, action: Space) -> Size
     gates, states = network.gates_and_states
     memory, head, read = network.memory_size, network.head_size, network.encoder.width(parts)
     core = gates * memory * (read + memory + 1)
-    heads = _linear(memory, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
     return Sizes(
-        parameters=network.encoder.parameters(parts) + core + heads,
+        parameters=network.encoder.parameters(parts) + core + _heads(memory, head, action),
         activations=read + (gates + 1) * memory + 2 * head,
         memory=states * memory,
         features=memory,
-        fields=("memory_size", *(f"encoder.{name}" for name in network.encoder.fields), "head_size"),
+        fields=("memory_size", *_encoder_fields(network), "head_size"),
     )
+
+
+def _encoder_fields(network: "Lstm | Gru | Memoryless") -> Iterator[str]:
+    return (f"encoder.{name}" for name in network.encoder.fields)
+
+
+def _heads(inputs: int, head: int, action: Space) -> int:
+    """Parameters of an actor and a critic with one hidden layer each."""
+    return _linear(inputs, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
 
 
 @dataclass(frozen=True)
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp
+    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
@@ -174,7 +194,7 @@ class Lstm:
 class Gru:
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp
+    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)
     head_size: int = setting(32, minimum=1, maximum=65_536)
@@ -190,7 +210,7 @@ class Gru:
 class Mlp:
     """Separate actor and critic without memory, which read all numbers of any observation."""
 
-    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp
+    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless
     hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
     activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
     continuous: Continuous = "gaussian"
@@ -212,8 +232,27 @@ class Mlp:
         return Sizes(2 * hidden + outputs, 2 * sum(self.hidden_sizes), 0, inputs, ("hidden_sizes",))
 
 
-NetworkConfig = Lstm | Gru | Mlp
-"""The student's network."""
+@dataclass(frozen=True)
+class Memoryless:
+    """Encoder, and an actor and a critic with one hidden layer each, without memory."""
+
+    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless
+    encoder: Encoder = field(default_factory=Flat)
+    head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD
+    continuous: Continuous = "gaussian"
+
+    recurrent: ClassVar[bool] = False
+    misfits = _encoder_misfits
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        read = self.encoder.width(parts)
+        parameters = self.encoder.parameters(parts) + _heads(read, self.head_size, action)
+        fields = (*_encoder_fields(self), "head_size")
+        return Sizes(parameters, read + 2 * self.head_size, 0, read, fields)
+
+
+NetworkConfig = Lstm | Gru | Mlp | Memoryless
+"""The network of a student."""
 
 
 def image_and_rest(parts: Parts) -> tuple[Box, tuple[Space, ...]]:
@@ -280,7 +319,7 @@ class StudentConfig:
     """A student, and the size of its rollouts: `num_levels` columns of `num_steps` steps."""
 
     network: NetworkConfig = field(default_factory=lambda: Lstm(encoder=Conv()))
-    """`lstm` and `gru` remember, `mlp` does not."""
+    """`lstm` and `gru` remember, `mlp` and `memoryless` do not."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     num_levels: int = setting(32, minimum=1, maximum=1_000_000)  # paper
     num_steps: int = setting(256, minimum=2, maximum=1_000_000)  # paper

@@ -19,17 +19,23 @@ Spaces = tuple[Space, ...]
 """The leaves of the tree of an observation's spaces."""
 
 
+_DENSE_VIEWS = 8
+"""Views of at most so many times the size of a kernel are multiplied with a dense matrix."""
+
+
 class ConvEncoder(eqx.Module):
     """A 3x3 convolution with ReLU over the scaled image, beside a linear map of the rest.
 
-    The convolution is one product with the equivalent dense matrix: with so small a view that is as fast
-    as any other way forwards, and far faster backwards than the gradient of a convolution on a CPU.
+    On a small view the convolution is one product with the equivalent dense matrix, which is as fast as any
+    other way forwards, and far faster backwards than the gradient of a convolution on a CPU. On a larger one,
+    where most of that matrix is 0, it is a product of the kernel with all patches of the image.
     """
 
     kernel: Float[Array, "c k"]
     bias: Float[Array, " c"]
     rest: Linear | None
     spaces: Spaces = eqx.field(static=True)
+    settings: config.Conv = eqx.field(static=True)
 
     def __init__(self, settings: config.Conv, spaces: Spaces, key: PRNGKeyArray):
         """Xavier-uniform kernel with bias 0. Consumes the key."""
@@ -39,17 +45,29 @@ class ConvEncoder(eqx.Module):
         bound = math.sqrt(6.0 / (taps * (depth + channels)))
         self.kernel = jax.random.uniform(kernel_key, (channels, taps * depth), minval=-bound, maxval=bound)
         self.bias = jnp.zeros(channels)
-        self.rest = uniform(rest_key, sum(map(numbers_in, rest)), settings.rest_size) if rest else None
+        mapped, _ = settings.mapped_and_not(rest)
+        self.rest = uniform(rest_key, sum(map(numbers_in, mapped)), settings.rest_size) if mapped else None
         self.spaces = spaces
+        self.settings = settings
 
     def __call__(self, observation: Observation) -> Float[Array, "e ..."]:
         image, rest = _image_and_rest(self.spaces, observation)
-        space, _ = image_and_rest(self.spaces)
+        space, rest_spaces = image_and_rest(self.spaces)
         pixels = features_first(image, 3).astype(jnp.float32) / _largest(space)
-        dense = jnp.einsum("ck,xpk->cpx", self.kernel, _placement(space.shape))
+        read = [jax.nn.relu(self._convolved(pixels, space.shape))]
+        mapped = [values for part, values in zip(rest_spaces, rest) if self.settings.maps(part)]
+        if self.rest is not None:
+            read.append(self.rest(_side_by_side(mapped)))
+        read += [values for part, values in zip(rest_spaces, rest) if not self.settings.maps(part)]
+        return _side_by_side(read)
+
+    def _convolved(self, pixels: Float[Array, "x ..."], view: tuple[int, ...]) -> Float[Array, "cp ..."]:
+        if math.prod(view) > _DENSE_VIEWS * self.kernel.shape[1]:
+            seen = Linear(self.kernel, self.bias)(_patches(pixels, view))
+            return seen.reshape(-1, *pixels.shape[1:])
+        dense = jnp.einsum("ck,xpk->cpx", self.kernel, _placement(view))
         layer = Linear(dense.reshape(-1, pixels.shape[0]), jnp.repeat(self.bias, dense.shape[1]))
-        seen = jax.nn.relu(layer(pixels))
-        return seen if self.rest is None else jnp.concatenate([seen, self.rest(_side_by_side(rest))])
+        return layer(pixels)
 
 
 class BitsEncoder(eqx.Module):
@@ -148,3 +166,15 @@ def _placement(view: tuple[int, ...]) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (KERNEL, KERNEL, view[2]))
     covered = windows.reshape(-1, KERNEL * KERNEL * view[2])
     return (np.arange(pixels.size)[:, None, None] == covered).astype(np.float32)
+
+
+def _patches(pixels: Float[Array, "x ..."], view: tuple[int, ...]) -> Float[Array, "k p ..."]:
+    """What each kernel entry meets at each output position."""
+    rows, columns = (length - KERNEL + 1 for length in view[:2])
+    grid = pixels.reshape(*view, *pixels.shape[1:])
+    shifted = [
+        jnp.moveaxis(grid[row : row + rows, column : column + columns], 2, 0)
+        for row in range(KERNEL)
+        for column in range(KERNEL)
+    ]
+    return jnp.concatenate(shifted).reshape(len(shifted) * view[2], rows * columns, *pixels.shape[1:])

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from cenie.settings import SettingsError
 from cenie.spaces import Discrete, Space, numbers_in
 from cenie.student.actions import ActionDistribution, Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Continuous, Gru, Lstm, Mlp, NetworkConfig
+from cenie.student.config import Continuous, Gru, Lstm, Memoryless, Mlp, NetworkConfig
 from cenie.student.encoders import Encoder, Spaces, flatten, make_encoder, parts_of
 from cenie.student.gru import GRU
 from cenie.student.layers import Linear, features_last, orthogonal
@@ -108,11 +108,8 @@ class Recurrent(Network):
             self.core = LSTM(width, memory, config.forget_bias, keys[0])
         else:
             self.core = GRU(width, memory, keys[0])
-        halves = [orthogonal(k, memory, head, math.sqrt(2.0)) for k in (keys[1], keys[2])]
-        self.hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts), *halves)
         self.policy = Policy(action_space, config.continuous)
-        self.actor = orthogonal(keys[3], head, self.policy.inputs, self.policy.gain)
-        self.critic = orthogonal(keys[4], head, 1, 1.0)
+        self.hidden, self.actor, self.critic = _heads(keys[1:], memory, head, self.policy)
 
     def initial_memory(self, count: int) -> Memory:
         return _transposed(self.core.initial_state(count))
@@ -121,18 +118,61 @@ class Recurrent(Network):
         self, memory: Memory, observation: Observation, start: Bool[Array, " n"]
     ) -> tuple[Memory, Decision]:
         state = self.core.step(_transposed(memory), self.encoder(observation), start)
-        return _transposed(state), self._decide(state[0])
+        return _transposed(state), _decide(self, state[0])
 
     def sequence(self, memory: Memory, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
         # The loop runs over time, so that levels go last; `_decide` and this transposition undo each other.
         observation = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), observation)
         outputs = self.core.sequence(_transposed(memory), self.encoder(observation), start.T)
-        return jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), self._decide(outputs))
+        return jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), _decide(self, outputs))
 
-    def _decide(self, outputs: Float[Array, "h ..."]) -> Decision:
-        for_actor, for_critic = jnp.split(jnp.tanh(self.hidden(outputs)), 2)
-        policy = self.policy(features_last(self.actor(for_actor)))
-        return Decision(policy, self.critic(for_critic)[0], features_last(outputs))
+
+class WithoutMemory(Network):
+    """Encoder, and an actor and a critic with one hidden tanh layer each, as those of `Recurrent`.
+
+    The features are the numbers that the encoder makes of an observation.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    encoder: Encoder
+    hidden: Linear
+    actor: Linear
+    critic: Linear
+    policy: Policy
+
+    def __init__(self, config: Memoryless, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
+        """The heads are those of `Recurrent`. Consumes the key."""
+        encoder_key, key = jax.random.split(key)
+        self.encoder = make_encoder(config.encoder, spaces, encoder_key)
+        self.policy = Policy(action_space, config.continuous)
+        width = config.encoder.width(spaces)
+        keys = jax.random.split(key, 4)
+        self.hidden, self.actor, self.critic = _heads(keys, width, config.head_size, self.policy)
+
+    def initial_memory(self, count: int) -> tuple[()]:
+        return ()
+
+    def step(
+        self, memory: tuple[()], observation: Observation, start: Bool[Array, " n"]
+    ) -> tuple[tuple[()], Decision]:
+        return (), _decide(self, self.encoder(observation))
+
+    def sequence(self, memory: tuple[()], observation: Observation, start: Bool[Array, "n t"]) -> Decision:
+        return _decide(self, self.encoder(observation))
+
+
+def _heads(keys: Key[Array, " 4"], inputs: int, head: int, policy: Policy) -> tuple[Linear, Linear, Linear]:
+    """The hidden layers of actor and critic side by side, and their outputs. Consumes the keys."""
+    halves = [orthogonal(key, inputs, head, math.sqrt(2.0)) for key in keys[:2]]
+    hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts), *halves)
+    return hidden, orthogonal(keys[2], head, policy.inputs, policy.gain), orthogonal(keys[3], head, 1, 1.0)
+
+
+def _decide(network: Recurrent | WithoutMemory, outputs: Float[Array, "h ..."]) -> Decision:
+    for_actor, for_critic = jnp.split(jnp.tanh(network.hidden(outputs)), 2)
+    policy = network.policy(features_last(network.actor(for_actor)))
+    return Decision(policy, network.critic(for_critic)[0], features_last(outputs))
 
 
 class MLP(Network):
@@ -192,6 +232,8 @@ def make_network(
         raise SettingsError(misfits)
     if isinstance(config, Mlp):
         return MLP(config, spaces, action_space, key)
+    if isinstance(config, Memoryless):
+        return WithoutMemory(config, spaces, action_space, key)
     return Recurrent(config, spaces, action_space, key)
 
 

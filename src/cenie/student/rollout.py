@@ -57,12 +57,14 @@ def collect(
     observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, prepared)
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
-    # Each device steps its own levels: a loop in an environment must not wait for those of other devices.
+    # Each device decides for its own levels, lest the compiler exchange a memory at every step, and steps its
+    # own: a loop in an environment must not wait for those of other devices.
+    decide = partial(devices.on_own_rows, mesh, network.step)
     make_step = partial(advance, environment)
 
     def step(play: _Play, keys: Key[Array, " 2"]) -> tuple[_Play, dict[str, Any]]:
         action_key, step_key = keys
-        memory, decision = network.step(play.memory, play.observation, play.start)
+        memory, decision = decide(play.memory, play.observation, play.start)
         action = decision.policy.sample(action_key)
         step_keys = jax.random.split(step_key, (count, 2))
         result, final_observation = devices.on_own_rows(
@@ -83,7 +85,7 @@ def collect(
         if bootstrap_at_timeout:
             final_observation, _ = _finite(final_observation, count)
             no_start = jnp.zeros(count, bool)
-            record["final_value"] = network.step(memory, final_observation, no_start)[1].value
+            record["final_value"] = decide(memory, final_observation, no_start)[1].value
         if keep_features:
             record["features"] = decision.features
         if keep_entropy:
@@ -93,7 +95,7 @@ def collect(
 
     play = _Play(state, observation, memory, jnp.ones(count, bool), masked)
     play, record = jax.lax.scan(step, play, jax.random.split(key, (num_steps, 2)))
-    last_value = network.step(play.memory, play.observation, play.start)[1].value
+    last_value = decide(play.memory, play.observation, play.start)[1].value
     record = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), record)
     if keep_final_state:
         # Not a record of every step, so it has no time axis.

@@ -1,4 +1,4 @@
-"""Settings of level replay. Imports no JAX.
+"""Settings of level replay, novelty and designers. Imports no JAX.
 
 `dcd` in the comments is the PyTorch code base that PLR-perp and ACCEL were published with.
 """
@@ -10,6 +10,7 @@ from typing import Literal
 
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.settings import Problem, setting
+from cenie.student.config import Lstm, NetworkConfig, PPOConfig
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,18 @@ NoveltyConfig = Cenie | Diplr | Poet | Epoet
 
 
 @dataclass(frozen=True)
+class Traced:
+    """TRACED's additions to a score: the error of a transition model, and co-learnability."""
+
+    kind: Literal["traced"] = "traced"
+    transition_weight: float = setting(1.0, minimum=0.0)  # original code
+    colearnability_weight: float = setting(1.0, minimum=0.0)  # original code
+    memory_size: int = setting(128, minimum=1, maximum=100_000)  # original code
+    # One step for each batch; the original code has one of 1e-4 for each episode.
+    learning_rate: float = setting(1e-3, above=0.0)
+
+
+@dataclass(frozen=True)
 class Constant:
     """A weight of novelty that never changes, as in the paper."""
 
@@ -199,3 +212,32 @@ class Adaptive:
 
 Alpha = Constant | Linear | Adaptive
 """The weight of novelty beside regret when levels are sampled (alpha of CENIE Eq. 5)."""
+
+
+Utility = Literal["regret", "mean-regret", "flexible-regret", "minus-return", "minus-best-return"]
+"""What a designer wants of a level, from completed episodes only.
+
+`regret` (displayed equation of PAIRED): the antagonist's best return minus the student's mean return.
+`mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd):
+whoever did better at best is the antagonist. `minus-return` (Minimax): minus the student's mean return, and
+`minus-best-return` (Minimax in dcd) minus its best one.
+"""
+
+
+@dataclass(frozen=True)
+class DesignerConfig:
+    """A learned designer of levels: its network, and how it learns from the utility of what it designed."""
+
+    network: NetworkConfig = field(default_factory=Lstm)
+    # With `normalise_returns` the utility is divided by the running deviation of all utilities.
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    def check(self) -> Iterator[Problem]:
+        yield from decay_problems(self.ppo, "ppo")
+
+
+def decay_problems(ppo: PPOConfig, path: str) -> Iterator[Problem]:
+    """A decay that nobody fills in: designers and antagonists need not learn in every update of a run."""
+    if ppo.final_learning_rate_fraction < 1.0 and ppo.decay_updates is None:
+        message = "must be given where the learning rate falls (final_learning_rate_fraction below 1)"
+        yield Problem(f"{path}.decay_updates", message)

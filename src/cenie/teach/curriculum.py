@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cenie.teach.buffer import BufferState
 from cenie.teach.config import Alpha, Constant, ReplayConfig
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import Score
-from cenie.teach.source import Proposal, Source
+from cenie.teach.source import Proposal, Source, SourceState
+from cenie.teach.traced import TracedCorrection, TracedState
 from cenie.types import Level
 
 NEW, REPLAY, EDIT = 0, 1, 2
@@ -23,10 +25,14 @@ REGRET, NOVELTY = "regret", "novelty"
 
 @dataclass(frozen=True)
 class Replay:
-    """A level buffer, the score by which its levels are ranked, and when they are played again."""
+    """A level buffer, the score by which its levels are ranked, and when they are played again.
+
+    `correction` is what a model that learns adds to the scores.
+    """
 
     config: ReplayConfig
     score: Score
+    correction: TracedCorrection | None = None
 
 
 @dataclass(frozen=True)
@@ -50,19 +56,23 @@ class Curriculum:
     """A teacher, as data. Recipes build it; `teacher.ask`, `teacher.tell` and the one cycle interpret it.
 
     `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
-    meet for the first time. `novelty` ranks the levels of the buffer beside the score, with the weight
-    `alpha`. All `students` play in every cycle: the same levels, or, where `own_levels` says so, each those
-    of its own level buffer when levels are replayed. The first student is the one that is evaluated.
+    meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
+    whether a level of which no episode was completed tells the source what it has returned so far; with
+    `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the score,
+    with the weight `alpha`. All `students` play in every cycle: the same levels, or, where `own_levels` says
+    so, each those of its own level buffer when levels are replayed. The first student is the one that is
+    evaluated.
     """
 
     source: Source
-    learn_on_new: bool
+    learn_on_new: bool | Callable[[SourceState], Bool[Array, ""]]
     replay: Replay | None = None
     editing: Editing | None = None
     novelty: Novelty | None = None
     alpha: Alpha = field(default_factory=Constant)
     students: int = 1
     own_levels: bool = False
+    unfinished: Literal["ignore", "score"] = "ignore"
 
     def __post_init__(self) -> None:
         for name in ("editing", "novelty", "own_levels"):
@@ -70,6 +80,8 @@ class Curriculum:
                 raise ValueError(f"a curriculum with {name} needs replay")
         if self.own_levels and self.novelty is not None:
             raise ValueError("novelty is measured for one level buffer: own_levels must be False")
+        if self.own_levels and self.replay is not None and self.replay.correction is not None:
+            raise ValueError("scores are corrected for one level buffer: own_levels must be False")
         if self.students < 1:
             raise ValueError(f"a curriculum needs at least one student, got {self.students}")
 
@@ -84,6 +96,11 @@ class Curriculum:
         if self.replay is None:
             return 0
         return self.students if self.own_levels else 1
+
+    def learns_on_new(self, source: SourceState) -> Bool[Array, ""]:
+        """Whether students learn from new levels in the cycle before which the source has this state."""
+        learns = self.learn_on_new
+        return jnp.asarray(learns(source) if callable(learns) else learns)
 
     def reads(self, part: str) -> bool:
         """Whether the score needs this optional part of a rollout."""
@@ -141,6 +158,7 @@ class TeacherState(eqx.Module):
     edit_due: Bool[Array, ""] | None = None
     novelty: PyTree[Any] = None
     weight: WeightState | None = None
+    correction: TracedState | None = None
 
     @property
     def replay(self) -> ReplayState | None:

@@ -1,7 +1,7 @@
 """The one training cycle. Every method runs through it; adding a method does not change it."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,16 +186,22 @@ def play_turn(setup: Setup, state: TrainState) -> Turn:
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
 
     assignment, asked = teacher.ask(setup.curriculum, state.teacher, ask_key, setup.student.num_levels)
-    played, students, metrics = [], [], {}
+    played, students, learned = [], [], []
     for number, student in enumerate(state.students):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
-        batch_played = play(setup, number, student, levels, _nth(play_key, number))
+        levels = _once_learned(students, levels)
+        played.append(play(setup, number, student, levels, _nth(play_key, number)))
+        rollout, student_key = played[-1].rollout, _nth(learn_key, number)
         after, learn_metrics = _learn_if(
-            assignment.students_learn, setup, number, student, batch_played.rollout, _nth(learn_key, number)
+            assignment.students_learn, setup, number, student, rollout, student_key
         )
-        played.append(batch_played)
         students.append(after)
-        metrics |= _student_metrics(number, batch_played, learn_metrics)
+        learned.append(learn_metrics)
+    if len(students) > 1:
+        assignment, played = _once_learned(students, (assignment, played))
+    metrics = {}
+    for number, learn_metrics in enumerate(learned):
+        metrics |= _student_metrics(number, played[number], learn_metrics)
     counters = Counters(
         cycles=state.counters.cycles + 1,
         rollouts=state.counters.rollouts + len(played),
@@ -351,6 +357,19 @@ def _learn_if(
         lambda: _learn(config, state, rollout, key, setup.mesh),
         lambda: (state, not_measured(shapes)),
     )
+
+
+def _once_learned(students: Sequence[StudentState], tree: PyTree) -> PyTree:
+    """The same arrays, which are not there before the last of these students has learned.
+
+    Learning exchanges gradients in a loop, and XLA on CPU does not order that against other exchanges, such
+    as those of another student, unless one needs the result of the other. So it gets a question that only the
+    end of the loop can answer, and whose answer is always no.
+    """
+    if not students:
+        return tree
+    never = students[-1].skipped < 0
+    return jax.tree.map(lambda leaf: jnp.where(never, jnp.zeros_like(leaf), leaf), tree)
 
 
 def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:

@@ -8,17 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cenie.settings import Problem
+from cenie.settings import Problem, setting, show
+from cenie.student.config import Memoryless, PPOConfig
 from cenie.teach.config import (
     Alpha,
     Cenie,
     Constant,
+    DesignerConfig,
     Diplr,
     EditConfig,
     Epoet,
     NoveltyConfig,
     Poet,
     ReplayConfig,
+    Traced,
+    Utility,
+    decay_problems,
 )
 
 ScoreName = Literal[
@@ -29,6 +34,7 @@ ScoreName = Literal[
     "maxmc-positive",
     "maxmc-start",
     "td",
+    "mna",
     "entropy",
     "learnability",
     "uniform",
@@ -57,13 +63,95 @@ class ReplayTeacher:
     novelty: NoveltyConfig | None = None
     # How much novelty counts beside the score; only read with novelty.
     alpha: Alpha = field(default_factory=Constant)
+    # What a transition model and the progress of other levels add to the score.
+    correction: Traced | None = None
 
     def check(self) -> Iterator[Problem]:
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
             yield Problem("edit.children", "must be 1 without novelty, by which the best child is chosen")
 
 
-Teacher = RandomTeacher | ReplayTeacher
+@dataclass(frozen=True)
+class DesignerTeacher:
+    """A designer that learns to make levels of high utility; with or without level buffers."""
+
+    # Whose place the designer takes: it has the budget of walls, or the ranges, of that generator.
+    replaces: str = "random"
+    utility: Utility = "regret"
+    # A regret below 0, where the antagonist did worse, counts as 0 (dcd; not in the paper, nor in jaxued).
+    clip_regret: bool = True
+    designer: DesignerConfig = field(default_factory=DesignerConfig)
+    # The antagonist has the network and the rollouts of the student, and its PPO unless another one is given
+    # (which begins with the defaults of PPO, not with the student's).
+    antagonist: PPOConfig | None = None
+    # A level buffer for each student, who then learn from replayed levels only.
+    replay: ReplayConfig | None = None
+    score: ScoreName = "pvl"  # only read with replay
+
+    @property
+    def has_antagonist(self) -> bool:
+        return not self.utility.startswith("minus")
+
+    def check(self) -> Iterator[Problem]:
+        if self.antagonist is not None:
+            yield from decay_problems(self.antagonist, "antagonist")
+            if not self.has_antagonist:
+                yield Problem("antagonist", f"must be null: there is none with the utility {self.utility}")
+
+
+@dataclass(frozen=True)
+class AlpGmmTeacher:
+    """Levels of the kinds on which the student's returns change most, in the domain's space of tasks."""
+
+    # The mixture is fitted after so many tasks, and to so many; until then tasks are uniform. Original code.
+    fit_every: int = setting(250, minimum=6, maximum=1_000_000)
+    # Among so many past tasks the nearest one is looked for; the original code keeps all.
+    database: int = setting(10_000, minimum=6, maximum=10_000_000)
+    random_share: float = setting(0.2, minimum=0.0, maximum=1.0)  # original code
+    # The fewest and the most Gaussians; AIC chooses. Original code.
+    components: tuple[int, int] = setting((2, 20), minimum=1, maximum=100)
+    # Added to every variance, in a box of sides 1. The default of the original code's software.
+    reg: float = setting(1e-6, above=0.0, maximum=1e30)
+    # The returns that count as 0 and as 1; what lies beyond is clipped. None: returns as they are.
+    returns: tuple[float, float] | None = None
+    # A task of which the rollout completed no episode: `ignore` it, or `score` its return so far.
+    unfinished: Literal["ignore", "score"] = "ignore"
+
+    def check(self) -> Iterator[Problem]:
+        fewest, most = self.components
+        if not fewest <= most <= self.fit_every:
+            yield Problem(
+                "components",
+                f"the fewest must not exceed the most, nor these fit_every ({self.fit_every}), "
+                f"got {fewest} and {most}",
+            )
+        if self.returns is not None and self.returns[0] >= self.returns[1]:
+            yield Problem("returns", f"the first must be below the second, got {show(self.returns)}")
+
+
+@dataclass(frozen=True)
+class SflTeacher:
+    """Scouts many random levels without learning, and trains on the most learnable of them for a while.
+
+    The numbers are those that SFL was published with for mazes, where a batch has 256 levels.
+    """
+
+    generator: str = "random"
+    # So many levels are scouted in a phase, each in so many columns of a batch: the original code plays each
+    # for 2,000 steps, which is 8 episodes or more.
+    scouted: int = setting(25_000, minimum=1, maximum=100_000_000)
+    plays: int = setting(8, minimum=1, maximum=100_000)
+    # The most learnable so many are kept, and are so large a share of each batch, for so many updates.
+    kept: int = setting(1000, minimum=1, maximum=10_000_000)
+    kept_share: float = setting(0.5, minimum=0.0, maximum=1.0)
+    updates: int = setting(100, minimum=1, maximum=100_000_000)
+
+    def check(self) -> Iterator[Problem]:
+        if self.kept > self.scouted:
+            yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
+
+
+Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher | AlpGmmTeacher | SflTeacher
 
 
 @dataclass(frozen=True)
@@ -89,6 +177,7 @@ _ACCEL = ReplayTeacher(
     replay=ReplayConfig(replay_prob=0.8),  # CENIE table, mazes
     edit=EditConfig(),
 )
+_WITHOUT_MEMORY = DesignerConfig(network=Memoryless())  # dcd: only the designer of PAIRED has an LSTM
 _NOVELTIES = {
     "cenie": ("CENIE", Cenie()),
     "diplr": ("DIPLR", Diplr()),
@@ -123,8 +212,24 @@ METHODS = {
     "plr-robust": Method("PLR-perp: learns from replayed levels only", _PLR),
     "accel": Method("replay of edited levels, starting from simple ones", _ACCEL),
     **dict(_novelty_methods()),
-    "sfl": Method(
-        "replay of levels by learnability p(1-p), learns from those only",
-        dataclasses.replace(_PLR, score="learnability"),
+    "minimax": Method(
+        "a designer learns to lower the student's return",
+        DesignerTeacher(utility="minus-return", designer=_WITHOUT_MEMORY),
     ),
+    "paired": Method(
+        "a designer learns to raise the student's regret, which an antagonist measures", DesignerTeacher()
+    ),
+    "repaired": Method(
+        "PAIRED with a level buffer for each student: learns from replayed levels only",
+        DesignerTeacher(designer=_WITHOUT_MEMORY, replay=ReplayConfig(replay_prob=0.95)),  # dcd
+    ),
+    "plr-learnability": Method(
+        "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
+    ),
+    "traced": Method(
+        "ACCEL by regret, transition-prediction error and co-learnability (TRACED)",
+        dataclasses.replace(_ACCEL, correction=Traced()),
+    ),
+    "sfl": Method("trains on the most learnable of many scouted levels (SFL)", SflTeacher()),
+    "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),
 }

@@ -4,53 +4,84 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import jax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cenie.envs.base import Environment
+from cenie.envs.base import Design, Environment, TaskSpace
 from cenie.settings import Problem, SettingsError
+from cenie.student.encoders import parts_of
+from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet
+from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
 from cenie.teach.curriculum import Curriculum, Editing, Replay
+from cenie.teach.designer import DesignerSource
 from cenie.teach.diplr import DiplrNovelty
 from cenie.teach.epoet import EpoetNovelty, first_returns
-from cenie.teach.methods import RandomTeacher, ReplayTeacher, Teacher
+from cenie.teach.methods import (
+    AlpGmmTeacher,
+    DesignerTeacher,
+    RandomTeacher,
+    ReplayTeacher,
+    SflTeacher,
+    Teacher,
+)
 from cenie.teach.novelty import Novelty
 from cenie.teach.poet import PoetNovelty
 from cenie.teach.scores import SCORES
+from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
+from cenie.teach.traced import TracedCorrection
 from cenie.types import Level
 
 
 @runtime_checkable
 class LevelFactory(Protocol):
-    """What a recipe needs of a domain: how levels are generated and edited."""
+    """What a recipe needs of a domain: how levels are generated, edited, designed and played."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
         ...
 
     @property
-    def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
+    def environment(self) -> Environment | None:
+        """What levels are played in, if that is ours."""
+        ...
 
     @property
-    def environment(self) -> Environment | None:
-        """Where levels can be played by a teacher, if they can."""
+    def tasks(self) -> TaskSpace | None:
+        """Kinds of levels as points of a box, if the domain has such a space."""
         ...
+
+    @property
+    def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
     @property
     def encoding(self) -> Callable[[Level], Float[Array, " d"]] | None:
         """Levels as a few numbers, if they can be written so."""
         ...
 
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        ...
 
-def curriculum(domain: LevelFactory, settings: Teacher) -> Curriculum:
-    """The teacher that the settings describe."""
-    source = RandomSource(domain.generator(settings.generator))
+
+def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None) -> Curriculum:
+    """The teacher that the settings describe; a designer works on every device of the `mesh`."""
     match settings:
         case RandomTeacher():
-            return Curriculum(source, learn_on_new=True)
+            return Curriculum(RandomSource(domain.generator(settings.generator)), learn_on_new=True)
         case ReplayTeacher():
-            return _replay_curriculum(domain, source, settings)
+            return _replay_curriculum(domain, RandomSource(domain.generator(settings.generator)), settings)
+        case DesignerTeacher():
+            return _designer_curriculum(domain, settings, mesh)
+        case SflTeacher():
+            scout = SflSource(RandomSource(domain.generator(settings.generator)), settings)
+            return Curriculum(scout, learn_on_new=scout.is_training)
+        case AlpGmmTeacher():
+            if domain.tasks is None:
+                raise ValueError("ALP-GMM needs a domain with a space of tasks (Domain.tasks)")
+            source = AlpGmmSource(domain.tasks, settings)
+            return Curriculum(source, learn_on_new=True, unfinished=settings.unfinished)
 
 
 def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
@@ -61,11 +92,38 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
     return Curriculum(
         source=source,
         learn_on_new=settings.learn_on_new,
-        replay=Replay(settings.replay, SCORES[settings.score]),
+        replay=Replay(settings.replay, SCORES[settings.score], _correction(domain, settings.correction)),
         editing=editing,
         novelty=None if settings.novelty is None else _novelty(domain, settings, settings.novelty),
         alpha=settings.alpha,
     )
+
+
+def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: Mesh | None) -> Curriculum:
+    replay = settings.replay
+    students = 2 if settings.has_antagonist else 1
+    return Curriculum(
+        source=DesignerSource(
+            design=domain.design_for(settings.replaces),
+            settings=settings.designer,
+            utility=settings.utility,
+            clip_regret=settings.clip_regret,
+            mesh=mesh,
+        ),
+        learn_on_new=replay is None,
+        replay=None if replay is None else Replay(replay, SCORES[settings.score]),
+        students=students,
+        own_levels=replay is not None and students > 1,
+    )
+
+
+def _correction(domain: LevelFactory, settings: Traced | None) -> TracedCorrection | None:
+    if settings is None:
+        return None
+    environment = domain.environment
+    if environment is None:
+        raise ValueError("correction: must be null, because nothing is known of what the student sees")
+    return TracedCorrection(settings, parts_of(environment.observation_space), environment.action_space)
 
 
 def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConfig) -> Novelty:

@@ -12,7 +12,8 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax import lax
+from jaxtyping import Array, Float, Int
 
 from cenie.teach.played import Outcomes, episodes_of
 from cenie.types import Advantages, Rollout
@@ -83,10 +84,36 @@ def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
 
     An episode of one step counts as 0.
     """
-    done = inputs.rollout.done
-    length = episodes_of(done).length
-    scale = length / jnp.maximum(length - 1, 1)
-    return episode_mean(inputs, jnp.where(done, 0.0, jnp.abs(inputs.advantages.error) * scale))
+    return transition_mean(inputs, jnp.abs(inputs.advantages.error))
+
+
+def maximised_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
+    """Mean of how far the return falls short of the highest value on the way, on levels solved before (MNA).
+
+    With sums of one-step errors that are cut at 0 in every step, c_i = min(c_{i-1} + gamma^i delta_{t+i}, 0),
+    the shortfall at step t is minus their lambda-weighted mean up to the end of the episode (Mead et al.,
+    2026). A level counts as solved if a return on it was ever above 0, as in the original code.
+    """
+    done, errors = inputs.rollout.done, inputs.advantages.error
+    gamma, gae_lambda = inputs.advantages.gamma, inputs.advantages.gae_lambda
+    starts, last = jnp.arange(done.shape[1]), episodes_of(done).last
+
+    def extend(
+        carry: tuple[Array, Array], step: tuple[Array, Array, Array]
+    ) -> tuple[tuple[Array, Array], None]:
+        """One more step for the sums of all starts in the same episode."""
+        sums, mean = carry
+        time, error, ends = step
+        horizon = jnp.maximum(time - starts, 0)
+        reached = (starts <= time) & (time <= last)
+        sums = jnp.where(reached, jnp.minimum(sums + gamma**horizon * error[:, None], 0.0), sums)
+        # The last sum stands for all that would follow.
+        weight = gae_lambda**horizon * jnp.where(ends[:, None], 1.0, 1.0 - gae_lambda)
+        return (sums, mean + jnp.where(reached, weight * sums, 0.0)), None
+
+    nothing = jnp.zeros_like(errors)
+    (_, mean), _ = lax.scan(extend, (nothing, nothing), (starts, errors.T, done.T))
+    return episode_mean(inputs, -mean) * (inputs.max_return > 0.0)
 
 
 def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -98,7 +125,12 @@ def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
 
 def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
     """p (1 - p) with p the rate of solved episodes. Always counts every completed episode."""
-    solved_rate = inputs.outcomes.solved / jnp.maximum(inputs.outcomes.finished, 1)
+    return solved_variance(inputs.outcomes.solved, inputs.outcomes.finished)
+
+
+def solved_variance(solved: Int[Array, " n"], finished: Int[Array, " n"]) -> Float[Array, " n"]:
+    """p (1 - p) with p the rate of solved episodes, 0 without any: the learnability of SFL."""
+    solved_rate = solved / jnp.maximum(finished, 1)
     return solved_rate * (1.0 - solved_rate)
 
 
@@ -117,6 +149,7 @@ SCORES: dict[str, Score] = {
         Score("maxmc-positive", positive_max_mc),
         Score("maxmc-start", start_max_mc),
         Score("td", one_step_td),
+        Score("mna", maximised_negative_advantage),
         Score("entropy", entropy, needs=("entropy",)),
         Score("learnability", learnability, needs=("solved",)),
         Score("uniform", uniform),
@@ -143,3 +176,11 @@ def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arra
         episode_count = jnp.ones_like(episode_count)
     weighted = values / (jnp.maximum(episodes.length, 1) * episode_count)
     return jnp.where(counted, weighted, 0.0).sum(axis=1)
+
+
+def transition_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
+    """The same without the last step of each episode, after which there is no next one."""
+    done = inputs.rollout.done
+    length = episodes_of(done).length
+    scale = length / jnp.maximum(length - 1, 1)
+    return episode_mean(inputs, jnp.where(done, 0.0, values * scale))

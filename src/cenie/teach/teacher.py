@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.devices import side_by_side
+from cenie.devices import replicate, side_by_side
 from cenie.student.networks import Network
 from cenie.teach import buffer as buffers
 from cenie.teach import measure, weight
@@ -37,6 +37,7 @@ from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
 from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
+from cenie.teach.traced import TracedState
 from cenie.types import Advantages, Level, Rollout, strongly_typed
 
 Metrics = dict[str, Array]
@@ -64,6 +65,7 @@ def init(
         return strongly_typed(TeacherState(source))
     batch = jax.eval_shape(lambda key: curriculum.source.propose(source, key, 1)[0], key)
     example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
+    capacity, correction = replay.config.capacity, replay.correction
     remembered = {MAX_RETURN: Remembered("maximum")}
     if novelty is not None:
         remembered |= novelty.remembered(points_shape)
@@ -71,7 +73,7 @@ def init(
         source=source,
         replays=tuple(
             ReplayState(
-                buffers.init(example, replay.config.capacity, curriculum.columns, remembered),
+                buffers.init(example, capacity, curriculum.columns, remembered),
                 jnp.zeros(num_levels, jnp.int32),
             )
             for _ in range(curriculum.buffers)
@@ -79,6 +81,7 @@ def init(
         edit_due=jnp.zeros((), bool),
         novelty=None if novelty is None else _novelty_state(novelty, points_shape, student),
         weight=None if novelty is None else weight.init(curriculum.alpha),
+        correction=None if correction is None else correction.init(capacity, num_levels, _other(key)),
     )
     return strongly_typed(state)
 
@@ -99,7 +102,7 @@ def ask(
     replay, editing, edit_due = curriculum.replay, curriculum.editing, state.edit_due
     if replay is None or edit_due is None:
         batch, proposal = _propose(curriculum, state, key, num_levels)
-        students_learn = jnp.asarray(curriculum.learn_on_new)
+        students_learn = curriculum.learns_on_new(state.source)
         return Assignment(jnp.asarray(NEW), students_learn, (batch,), proposal), state
     decide_key, levels_key = jax.random.split(key)
     replay_due = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
@@ -134,7 +137,7 @@ def ask(
             )
         )
     batches, proposal, aged = jax.lax.switch(kind, branches)
-    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learn_on_new)
+    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
     replays = tuple(
         dataclasses.replace(
             replay_state,
@@ -169,11 +172,16 @@ def tell(
     """
     if curriculum.replay is None:
         outcomes = tuple(each.outcomes for each in played)
+        if curriculum.unfinished == "score":
+            outcomes = tuple(episode_outcomes(with_ends(each.rollout)) for each in played)
+        # The source works on every device in full, rather than wait for others at every step.
+        outcomes = replicate(mesh, outcomes)
         after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
         return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
     experience = _experience(played[0], assignment, student)
     known = recall(curriculum, state, assignment, experience, mesh)
-    verdicts = judge(curriculum, known, tuple((each.rollout, each.advantages) for each in played))
+    rollouts = tuple((each.rollout, each.advantages) for each in played)
+    verdicts = judge(curriculum, known, rollouts, state.correction, mesh)
     after, metrics, slots = absorb(
         curriculum,
         state,
@@ -184,6 +192,11 @@ def tell(
         experience=experience,
         mesh=mesh,
     )
+    if curriculum.replay.correction is not None:
+        after, corrected = _correction_learned(
+            curriculum, after, assignment, known, played[0], slots[0], mesh
+        )
+        metrics |= corrected
     rows = []
     for number, verdict in enumerate(verdicts):
         own = min(number, curriculum.buffers - 1)
@@ -252,26 +265,43 @@ def recall(
 
 
 def judge(
-    curriculum: Curriculum, known: Known, rollouts: tuple[tuple[Rollout, Advantages], ...]
+    curriculum: Curriculum,
+    known: Known,
+    rollouts: tuple[tuple[Rollout, Advantages], ...],
+    correction: TracedState | None = None,
+    mesh: Mesh | None = None,
 ) -> tuple[Verdict, ...]:
     """The second step: score the rollout of each student. The only one that looks at single steps."""
     replay = curriculum.replay
     assert replay is not None
+
+    def score(inputs: ScoreInputs) -> Float[Array, " n"]:
+        plain = replay.score.compute(inputs)
+        if replay.correction is None or correction is None:
+            return plain
+        return plain + replay.correction.score(correction, inputs, mesh)
+
     verdicts = []
     for student, (rollout, advantages) in enumerate(rollouts):
-        own = min(student, len(known.batches) - 1)
-        if replay.config.unfinished == "score":
-            rollout = with_ends(rollout)
-        outcomes = episode_outcomes(rollout)
-        # All plays of a level in the batch have one best return.
-        best_now = jnp.where(known.batches[own].same_level, outcomes.max_return, -jnp.inf).max(axis=1)
-        max_return = jnp.maximum(known.max_return[own], best_now)
-        inputs = ScoreInputs(rollout, advantages, outcomes, max_return, replay.config.repeated)
+        inputs = _score_inputs(replay, known, student, rollout, advantages)
         first_score = None
         if replay.config.repeated == "last":
-            first_score = replay.score.compute(dataclasses.replace(inputs, episodes="first"))
-        verdicts.append(Verdict(replay.score.compute(inputs), first_score, outcomes, max_return))
+            first_score = score(dataclasses.replace(inputs, episodes="first"))
+        verdicts.append(Verdict(score(inputs), first_score, inputs.outcomes, inputs.max_return))
     return tuple(verdicts)
+
+
+def _score_inputs(
+    replay: Replay, known: Known, student: int, rollout: Rollout, advantages: Advantages
+) -> ScoreInputs:
+    own = min(student, len(known.batches) - 1)
+    if replay.config.unfinished == "score":
+        rollout = with_ends(rollout)
+    outcomes = episode_outcomes(rollout)
+    # All plays of a level in the batch have one best return.
+    best_now = jnp.where(known.batches[own].same_level, outcomes.max_return, -jnp.inf).max(axis=1)
+    max_return = jnp.maximum(known.max_return[own], best_now)
+    return ScoreInputs(rollout, advantages, outcomes, max_return, replay.config.repeated)
 
 
 def absorb(
@@ -323,7 +353,7 @@ def absorb(
             curriculum, state, after, assignment, verdicts[0], slots[0], looked_up, key, mesh
         )
         metrics |= learned
-    outcomes = tuple(verdict.outcomes for verdict in verdicts)
+    outcomes = replicate(mesh, tuple(verdict.outcomes for verdict in verdicts))
     after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
     mix = current_mix(curriculum, after)
     for number, replay_state in enumerate(after.replays):
@@ -522,6 +552,41 @@ def _novelty_learned(
         **_novelty_correlations(updated, outdated),
         **novelty.metrics(learned, updated),
     }
+
+
+def _correction_learned(
+    curriculum: Curriculum,
+    after: TeacherState,
+    assignment: Assignment,
+    known: Known,
+    played: Played,
+    slots: Int[Array, " n"],
+    mesh: Mesh | None,
+) -> tuple[TeacherState, Metrics]:
+    """The state after the correction of scores has learned from a batch, and has changed stored scores."""
+    replay = curriculum.replay
+    assert replay is not None
+    assert replay.correction is not None
+    assert after.correction is not None
+    first = after.replays[0]
+    correction, scores, metrics = replay.correction.learn(
+        after.correction,
+        _score_inputs(replay, known, 0, played.rollout, played.advantages),
+        slots=slots,
+        scores=first.buffer.column(REGRET),
+        ids=first.buffer.ids,
+        replayed=assignment.kind == REPLAY,
+        mesh=mesh,
+    )
+    column = first.buffer.columns.index(REGRET)
+    buffer = dataclasses.replace(first.buffer, scores=first.buffer.scores.at[:, column].set(scores))
+    replays = (dataclasses.replace(first, buffer=buffer), *after.replays[1:])
+    return dataclasses.replace(after, replays=replays, correction=correction), metrics
+
+
+def _other(key: PRNGKeyArray) -> PRNGKeyArray:
+    """A key for what is new beside the source, which is given the key itself."""
+    return jax.random.fold_in(key, 1)
 
 
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:

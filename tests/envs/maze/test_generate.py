@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.config import BUDGETS, MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.edit import edit
-from cenie.envs.maze.generate import BUDGETS, generate, random_free_tile
+from cenie.envs.maze.generate import generate, random_free_tile
 from cenie.envs.maze.level import make_level
 from cenie.envs.reset import step_and_restart, step_only
 from cenie.student.actions import Categorical
@@ -312,3 +312,36 @@ def test_a_level_is_built_in_a_rollout_without_restarts_and_read_from_its_final_
         assert set(np.flatnonzero(walls)) == set(chosen[:25]) - {goal, start}
     # A restart would have left an empty maze instead.
     assert not design(step_and_restart).final_state.walls.any()
+
+
+def test_tasks_have_the_walls_and_the_distance_that_were_asked_for():
+    config = MazeConfig(max_steps=77)
+    space = maze_domain(config).tasks
+    assert space is not None
+    assert space.low.tolist() == [0.0, 1.0]
+    assert space.high.tolist() == [60.0, 24.0]
+    points = jax.random.uniform(KEY, (2000, 2), minval=space.low, maxval=space.high)
+    levels = jax.jit(jax.vmap(space.draw))(jax.random.split(jax.random.key(1), 2000), points)
+    levels = jax.tree.map(np.asarray, levels)
+    assert_valid(levels)
+    assert (levels.time_limit == 77).all()
+    walls, wanted = np.round(np.asarray(points)).T
+    np.testing.assert_array_equal(levels.wall_map.sum(axis=(1, 2)), walls)
+    distance = np.abs(levels.goal - levels.start).sum(axis=1)
+    # From a goal at (x, y) the farthest tile is a corner.
+    farthest = np.maximum(levels.goal, 12 - levels.goal).sum(axis=1)
+    np.testing.assert_array_equal(distance, np.minimum(wanted, farthest))
+    # Places are random: every tile is a goal, and starts lie in all directions from it.
+    assert len(set(tiles(levels.goal))) == 169
+    sides = np.sign(levels.start - levels.goal)
+    assert len({tuple(side) for side in sides}) == 8
+
+
+def test_tasks_of_the_smallest_mazes_leave_room_for_goal_and_start():
+    space = maze_domain(MazeConfig(size=3)).tasks
+    assert space is not None
+    assert space.high.tolist() == [7.0, 4.0]
+    keys = jax.random.split(KEY, 50)
+    levels = jax.vmap(lambda key: space.draw(key, jnp.asarray(space.high)))(keys)
+    assert_valid(jax.tree.map(np.asarray, levels))
+    assert (np.asarray(levels.wall_map).sum(axis=(1, 2)) == 7).all()

@@ -11,6 +11,7 @@ from cenie.envs.base import stack_same_shapes
 from cenie.envs.check import check_environment
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.design import WalkerDesign, design_task, walker_design
+from cenie.envs.walker.domain import walker_domain
 from cenie.envs.walker.edit import STEPS, edit
 from cenie.envs.walker.generate import RANGES, generate
 from cenie.envs.walker.level import HIGHEST, LOWEST, PARAMETERS, make_level
@@ -146,7 +147,7 @@ def test_designers_draw_seeds_and_stay_in_the_ranges_of_easy_levels():
 
 def test_the_design_environment_passes_the_check():
     key = jax.random.key(0)
-    assert check_environment(WalkerDesign(WalkerConfig()), design_task("full"), key) == []
+    assert check_environment(WalkerDesign(WalkerConfig(), "full"), design_task("full"), key) == []
 
 
 @pytest.mark.parametrize("config", [WalkerConfig(max_steps=500), FIVE], ids=["eight", "five"])
@@ -160,3 +161,16 @@ def test_a_level_comes_back_from_its_point_and_every_point_is_a_level(config):
     assert_valid(jax.tree.map(np.asarray, jax.vmap(space.decode)(points)), config)
     ends = [space.decode(jnp.asarray(end)) for end in (space.low, space.high)]
     assert [int(level.seed) for level in ends] == [0, 2**32 - 1]
+
+
+@pytest.mark.parametrize("config", [WalkerConfig(max_steps=500), FIVE], ids=["eight", "five"])
+def test_tasks_are_the_parameters_and_seeds_are_drawn(config):
+    space = walker_domain(config).tasks
+    assert space is not None
+    assert len(space.low) == (8 if config.stairs else 5)
+    points = jax.random.uniform(jax.random.key(1), (50, len(space.low)), minval=space.low, maxval=space.high)
+    levels = jax.vmap(space.draw)(jax.random.split(jax.random.key(2), 50), points)
+    levels = jax.tree.map(np.asarray, levels)
+    assert_valid(levels, config)
+    np.testing.assert_array_equal(levels.parameters[:, : len(space.low)], points)
+    assert len(set(levels.seed.tolist())) == 50

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cenie.settings import Problem, setting
-from cenie.spaces import Box, Discrete, Space
+from cenie.spaces import Box, DesignSpec, Discrete, Space
 
 Operation = Literal["wall", "empty", "goal", "agent"]
+
+BUDGETS = {"uniform60": 60, "blocks25": 25, "empty": 0}
+"""The generators and their wall budgets; "uniform60" draws its budget from 0 .. 59."""
+
+DESIGN_NOISE = 50
+"""How many random numbers a designer sees at each step."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,12 @@ class MazeConfig:
     @property
     def action_space(self) -> Discrete:
         return Discrete(self.num_actions)
+
+    def design_spec(self, generator: str) -> DesignSpec:
+        """What a designer in the place of a generator sees (the whole grid, the time, noise) and does."""
+        side, steps = self.size + 2, BUDGETS[generator] + 2
+        parts = Box((side, side, 3), 0, 10, "uint8"), Discrete(steps + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
+        return DesignSpec(parts, Discrete(self.size**2), steps)
 
     @property
     def level_bytes(self) -> int:

@@ -7,14 +7,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from cenie.envs.base import Design, Environment
-from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.generate import BUDGETS, MISSING, assemble, place_start, uniform_to_index
+from cenie.envs.maze.config import BUDGETS, DESIGN_NOISE, MazeConfig
+from cenie.envs.maze.generate import MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
-from cenie.spaces import Box, Discrete, Space
+from cenie.spaces import Space
 from cenie.types import Step
 
-NOISE = 50
 _AGENT = 10
 
 
@@ -56,21 +55,16 @@ class MazeDesign(Environment):
     action_space: Space = eqx.field(static=True)
 
     def __init__(self, config: MazeConfig, name: str):
-        side = config.size + 2
+        spec = config.design_spec(name)
         self.config = config
-        self.max_steps = BUDGETS[name] + 2
-        self.action_space = Discrete(config.size**2)
-        spaces = [
-            Box((side, side, 3), 0, _AGENT, "uint8"),
-            Discrete(self.max_steps + 1),
-            Box((NOISE,), 0.0, 1.0),
-        ]
-        blank = DesignObservation(jnp.zeros((side, side, 3), jnp.uint8), jnp.int32(0), jnp.zeros(NOISE))
-        self.observation_space = jax.tree.unflatten(jax.tree.structure(blank), spaces)
+        self.max_steps = spec.steps
+        self.action_space = spec.action_space
+        blank = DesignObservation(*(jnp.zeros(part.shape, part.dtype) for part in spec.observation_parts))
+        self.observation_space = jax.tree.unflatten(jax.tree.structure(blank), spec.observation_parts)
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """An empty maze whose start direction is already drawn. Consumes the key."""
-        uniforms = jax.random.uniform(key, (NOISE + 1,))
+        uniforms = jax.random.uniform(key, (DESIGN_NOISE + 1,))
         state = DesignState(
             walls=jnp.zeros(self.config.size**2, bool),
             goal=jnp.int32(MISSING),
@@ -83,7 +77,7 @@ class MazeDesign(Environment):
 
     def step(self, key: PRNGKeyArray, level: DesignTask, state: DesignState, action: Int[Array, ""]) -> Step:
         """Place one thing at the tile. Consumes the key."""
-        uniforms = jax.random.uniform(key, (NOISE + 1,))
+        uniforms = jax.random.uniform(key, (DESIGN_NOISE + 1,))
         scaled = level.budget * action // self.config.size**2
         budget = jnp.where(level.uniform & (state.time == 0), scaled, state.budget)
         is_wall, is_goal, is_start = state.time < budget, state.time == budget, state.time == budget + 1

@@ -4,15 +4,16 @@ from functools import partial
 
 from cenie.envs.base import Domain, Renderer
 from cenie.envs.domains import DOMAINS
-from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.config import BUDGETS, MazeConfig
 from cenie.envs.maze.design import maze_design
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, to_json
-from cenie.envs.maze.generate import BUDGETS, generate
+from cenie.envs.maze.generate import generate
 from cenie.envs.maze.level import encoding, stack_levels, statistics
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
+from cenie.envs.maze.tasks import task_space
 
 
 def maze_domain(config: MazeConfig) -> Domain:
@@ -30,5 +31,6 @@ def maze_domain(config: MazeConfig) -> Domain:
         from_json=from_json,
         design=partial(maze_design, config),
         encoding=encoding,
+        tasks=task_space(config),
         render=Renderer(level=render, episode=episode_frames),
     )

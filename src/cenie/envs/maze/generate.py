@@ -7,11 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.config import BUDGETS, MazeConfig
 from cenie.envs.maze.level import MazeLevel
-
-BUDGETS = {"uniform60": 60, "blocks25": 25, "empty": 0}
-"""The generators and their wall budgets; "uniform60" draws its budget from 0 .. 59."""
 
 MISSING = -1
 """The number of a tile that is not placed yet."""
@@ -93,5 +90,5 @@ def assemble(
     )
 
 
-def tile_to_position(tile: Int[Array, ""], width: int) -> Int[Array, " 2"]:
+def tile_to_position(tile: Int[Array, "..."], width: int) -> Int[Array, "2 ..."]:
     return jnp.stack([tile % width, tile // width])

@@ -4,7 +4,13 @@ import math
 from dataclasses import dataclass
 
 from cenie.settings import setting
-from cenie.spaces import Box, Space
+from cenie.spaces import Box, DesignSpec, Space
+
+PARAMETERS, STAIR_PARAMETERS = 8, 3
+"""How many parameters a level has, and how many of them, the last ones, are those of stairs."""
+
+DESIGN_NOISE = 10
+"""How many random numbers a designer sees at each step."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,12 @@ class WalkerConfig:
     def action_space(self) -> Box:
         """Torques of the hips and knees, as parts of the largest; what lies beyond it is clipped."""
         return Box((4,), -1.0, 1.0)
+
+    def design_spec(self, generator: str) -> DesignSpec:
+        """What a designer sees (the parameters so far, noise, the time) and does: it sets one by a number."""
+        seen = Box((PARAMETERS + DESIGN_NOISE + 1,), 0.0, 10.0)
+        steps = PARAMETERS if self.stairs else PARAMETERS - STAIR_PARAMETERS
+        return DesignSpec((seen,), Box((1,), -math.inf, math.inf), steps)
 
     @property
     def level_bytes(self) -> int:

@@ -1,20 +1,17 @@
 """Designing a level as an environment: a learned teacher sets one parameter per step."""
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from cenie.envs.base import Design, Environment
-from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.config import DESIGN_NOISE, WalkerConfig
 from cenie.envs.walker.generate import RANGES, STAIRS, allowed, assemble, random_seed
 from cenie.envs.walker.level import WalkerLevel
-from cenie.spaces import Box, Space
+from cenie.spaces import Space
 from cenie.types import Step
 
-NOISE = 10
 _BLANK = (0.0, 0.0, 10.0, 0.0, 5.0, 0.0, 5.0, 9.0)
 """The parameters before the designer has set them."""
 
@@ -47,11 +44,12 @@ class WalkerDesign(Environment):
     observation_space: PyTree = eqx.field(static=True)
     action_space: Space = eqx.field(static=True)
 
-    def __init__(self, config: WalkerConfig):
+    def __init__(self, config: WalkerConfig, name: str):
+        spec = config.design_spec(name)
         self.config = config
-        self.max_steps = len(STAIRS) if config.stairs else int(sum(~STAIRS))
-        self.observation_space = Box((len(STAIRS) + NOISE + 1,), 0.0, 10.0)
-        self.action_space = Box((1,), -math.inf, math.inf)
+        self.max_steps = spec.steps
+        (self.observation_space,) = spec.observation_parts
+        self.action_space = spec.action_space
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[Float[Array, " o"], DesignState]:
         """Nothing is set yet, but the seed is already drawn. Consumes the key."""
@@ -78,13 +76,13 @@ class WalkerDesign(Environment):
 
 
 def _observe(key: PRNGKeyArray, state: DesignState) -> Float[Array, " o"]:
-    noise = jax.random.uniform(key, (NOISE,))
+    noise = jax.random.uniform(key, (DESIGN_NOISE,))
     return jnp.concatenate([state.parameters, noise, state.time[None].astype(jnp.float32)])
 
 
 def walker_design(config: WalkerConfig, name: str) -> Design:
     """The designer's environment in the place of the named generator."""
-    environment = WalkerDesign(config)
+    environment = WalkerDesign(config, name)
     return Design(environment, design_task(name), environment.finished_level)
 
 

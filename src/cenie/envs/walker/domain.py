@@ -11,7 +11,7 @@ from cenie.envs.walker.edit import edit
 from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.generate import RANGES, generate
 from cenie.envs.walker.level import statistics
-from cenie.envs.walker.parameters import encoding, parameter_space
+from cenie.envs.walker.parameters import encoding, parameter_space, task_space
 from cenie.envs.walker.render import episode_frames, render
 from cenie.envs.walker.suites import suites
 
@@ -31,5 +31,6 @@ def walker_domain(config: WalkerConfig) -> Domain:
         design=partial(walker_design, config),
         parameters=parameter_space(config),
         encoding=partial(encoding, stairs=config.stairs),
+        tasks=task_space(config),
         render=Renderer(level=render, episode=episode_frames),
     )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
-from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.config import PARAMETERS, STAIR_PARAMETERS, WalkerConfig
 from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel
 
 RANGES = {
@@ -17,7 +17,7 @@ RANGES = {
 }
 """The generators, and between what they draw each parameter; in an easy level only the roughness differs."""
 
-STAIRS = np.array([False] * 5 + [True] * 3)
+STAIRS = np.arange(PARAMETERS) >= PARAMETERS - STAIR_PARAMETERS
 """Which parameters levels without stairs leave at their lowest."""
 
 

@@ -2,11 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from cenie.envs.base import ParameterSpace
+from cenie.envs.base import ParameterSpace, TaskSpace
 from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.generate import STAIRS, assemble
+from cenie.envs.walker.generate import STAIRS, assemble, random_seed
 from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel
 
 _HALF = 2**16
@@ -28,7 +28,7 @@ def parameter_space(config: WalkerConfig) -> ParameterSpace:
 
     The seed is a part of the point because it is one of the level; a search will find that it has no order.
     """
-    used = np.flatnonzero(~STAIRS | config.stairs)
+    used = _used(config)
 
     def encode(level: WalkerLevel) -> Float[Array, " d"]:
         seed = jnp.asarray(level.seed)
@@ -43,3 +43,17 @@ def parameter_space(config: WalkerConfig) -> ParameterSpace:
     seed = np.full(2, _HALF - 1, np.float32)
     low, high = np.concatenate([LOWEST[used], 0 * seed]), np.concatenate([HIGHEST[used], seed])
     return ParameterSpace(low, high, encode, decode)
+
+
+def task_space(config: WalkerConfig) -> TaskSpace:
+    """The parameters that levels have; the seed is drawn."""
+    used = _used(config)
+
+    def draw(key: PRNGKeyArray, point: Float[Array, " d"]) -> WalkerLevel:
+        return assemble(config, jnp.asarray(LOWEST).at[used].set(point), random_seed(key))
+
+    return TaskSpace(LOWEST[used], HIGHEST[used], draw)
+
+
+def _used(config: WalkerConfig) -> np.ndarray:
+    return np.flatnonzero(~STAIRS | config.stairs)

@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE
+from cenie.envs.original import ORIGINAL_CODE, QUICK_SCOUTING
 from cenie.settings import Where
 
 # Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
@@ -27,13 +27,34 @@ _STUDENT = {
     "teacher.novelty.highest_return": 300.0,
 }
 
+# The designer has the network of the student. The paper's table has one PPO for all agents; where the
+# original code has another one for its designer, it is that.
+_DESIGNER = {
+    "teacher.designer.network": {"kind": "mlp"},
+    "teacher.designer.ppo.learning_rate": 3e-4,  # table
+    "teacher.designer.ppo.gamma": 0.99,  # table
+    "teacher.designer.ppo.gae_lambda": 0.9,  # table
+    "teacher.designer.ppo.value_clip": False,  # table
+    "teacher.designer.ppo.entropy_coef": 0.01,  # original code
+    "teacher.designer.ppo.epochs": 8,  # original code
+    "teacher.designer.ppo.minibatches": 4,  # original code
+    # Original code: the regrets of PAIRED are divided by their deviation, the returns of Minimax are not.
+    "teacher.designer.ppo.normalise_returns": Where("teacher.utility", True, equals="regret"),
+}
+_ALP_GMM = {"teacher.returns": (-200.0, 350.0)}  # original code
+
 # BipedalWalker column of the table; the original code says the same.
 _LONG_RUN = {
     **_STUDENT,
+    **_DESIGNER,
+    **_ALP_GMM,
     "student.num_levels": 16,
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
     "student.ppo.minibatches": 32,
+    # SFL: as many levels for each one that is trained on as published, where batches have 256.
+    "teacher.scouted": 1600,
+    "teacher.kept": 64,
     "teacher.replay.capacity": 1000,
     "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
     "teacher.replay.priority.temperature": 0.1,
@@ -49,6 +70,8 @@ _LONG_RUN = {
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         **_STUDENT,
+        **_DESIGNER,
+        **_ALP_GMM,
         "updates": 100,
         "student.num_levels": 64,
         "student.num_steps": 512,
@@ -56,11 +79,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 32,
         "student.ppo.gae_lambda": 0.95,
         "student.ppo.bootstrap_at_timeout": True,
+        **QUICK_SCOUTING,
         "teacher.generator": "easy",  # nobody learns to walk on others within minutes
         "teacher.replay.capacity": 1000,
         "teacher.replay.replay_prob": Where("teacher.edit", 0.9),
         # An episode that does not fall is longer than a rollout.
         "teacher.replay.unfinished": "score",
+        "teacher.unfinished": "score",
         # A hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
         "teacher.novelty.coverage.reg": 1e-6,
