@@ -86,10 +86,10 @@ class Played:
 def chosen(domain: str, method: str) -> Any:
     """The daggers differ from their methods by one number, `plr-learnability` by the score, `minimax` from
     `paired` by what it leaves out, and most novelties do with PLR-perp what they do with ACCEL, where they
-    also meet edits. Other domains than the maze compile for long, so that one method of all parts must do for
+    meet edits too. Other domains than the maze compile for long, so that one method of all parts must do for
     them; `make test-all` runs the rest."""
-    twin = method.endswith(("dagger", "learnability", "minimax"))
-    twin |= method in ("diplr", "plr-poet", "plr-epoet")
+    like_others = ("diplr", "plr-poet", "plr-epoet")
+    twin = method.endswith(("dagger", "learnability", "minimax")) or method in like_others
     often = method == "accel-cenie" or (domain == "maze" and not twin)
     return pytest.param(domain, method, id=f"{domain}-{method}", marks=() if often else pytest.mark.slow)
 

@@ -43,18 +43,16 @@ PerStep = np.ndarray | Sequence[Any]
 Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
-OFFERED = tuple(
-    name
-    for name, method in METHODS.items()
-    if isinstance(method.settings, RandomTeacher)
-    or (
-        isinstance(method.settings, ReplayTeacher)
-        and method.settings.correction is None
-        and not isinstance(method.settings.novelty, Poet | Epoet)
-    )
-)
-"""The methods that a loop of your own can use: those that need not know how levels are made, or what students
-see, and do not look at levels or play them."""
+
+def _is_offered(teacher: Any) -> bool:
+    if isinstance(teacher, ReplayTeacher):
+        return teacher.correction is None and not isinstance(teacher.novelty, Poet | Epoet)
+    return isinstance(teacher, RandomTeacher)
+
+
+OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.settings))
+"""The methods that a loop of your own can use: those that need not know how levels are made, what students
+see, or what levels look like."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
 

@@ -229,11 +229,11 @@ class Domain:
     """The design environment that can take the place of the generator of a name, if the domain has any."""
     parameters: ParameterSpace | None = None
     """Levels as points of a box, if they can be written so."""
+    tasks: TaskSpace | None = None
+    """Kinds of levels as points of a box of few dimensions; by default all `parameters`, if there are any."""
     encoding: Callable[[Level], Float[Array, " d"]] | None = None
     """A level in a few numbers between 0 and 1, by which it is told how different levels are. By default its
     point in `parameters`, if there are any."""
-    tasks: TaskSpace | None = None
-    """Kinds of levels as points of a box of few dimensions; by default all `parameters`, if there are any."""
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
 

@@ -107,6 +107,18 @@ class Cenie:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """TRACED's additions to a score: the error of a transition model, and co-learnability."""
+
+    kind: Literal["traced"] = "traced"
+    transition_weight: float = setting(1.0, minimum=0.0)  # original code
+    colearnability_weight: float = setting(1.0, minimum=0.0)  # original code
+    memory_size: int = setting(128, minimum=1, maximum=100_000)  # original code
+    # One step for each batch; the original code has one of 1e-4 for each episode.
+    learning_rate: float = setting(1e-3, above=0.0)
+
+
+@dataclass(frozen=True)
 class Sliced:
     """The Wasserstein distance of projections, averaged over fixed random directions: cheap."""
 
@@ -168,18 +180,6 @@ class Epoet:
 
 
 NoveltyConfig = Cenie | Diplr | Poet | Epoet
-
-
-@dataclass(frozen=True)
-class Traced:
-    """TRACED's additions to a score: the error of a transition model, and co-learnability."""
-
-    kind: Literal["traced"] = "traced"
-    transition_weight: float = setting(1.0, minimum=0.0)  # original code
-    colearnability_weight: float = setting(1.0, minimum=0.0)  # original code
-    memory_size: int = setting(128, minimum=1, maximum=100_000)  # original code
-    # One step for each batch; the original code has one of 1e-4 for each episode.
-    learning_rate: float = setting(1e-3, above=0.0)
 
 
 @dataclass(frozen=True)

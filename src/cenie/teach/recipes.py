@@ -55,13 +55,13 @@ class LevelFactory(Protocol):
     @property
     def edit(self) -> Callable[[PRNGKeyArray, Level], Level]: ...
 
+    def design_for(self, name: str) -> Design:
+        """The design environment in the place of the generator of a name, or of a role."""
+        ...
+
     @property
     def encoding(self) -> Callable[[Level], Float[Array, " d"]] | None:
         """Levels as a few numbers, if they can be written so."""
-        ...
-
-    def design_for(self, name: str) -> Design:
-        """The design environment in the place of the generator of a name, or of a role."""
         ...
 
 

@@ -30,7 +30,7 @@ def maze_domain(config: MazeConfig) -> Domain:
         to_json=to_json,
         from_json=from_json,
         design=partial(maze_design, config),
-        encoding=encoding,
         tasks=task_space(config),
+        encoding=encoding,
         render=Renderer(level=render, episode=episode_frames),
     )

@@ -72,7 +72,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
         "teacher.novelty.coverage.max_points": 4096,  # half the cost of 8192, and nearly the ranking
-        **_RETURNS,
         "teacher.designer.network.encoder": {
             "kind": "bits",
             "size": 64,
@@ -84,6 +83,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.designer.ppo.epochs": 4,
         "teacher.designer.ppo.minibatches": 4,
         "teacher.designer.ppo.entropy_coef": 0.005,
+        **_RETURNS,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,

@@ -30,7 +30,7 @@ def walker_domain(config: WalkerConfig) -> Domain:
         from_json=from_json,
         design=partial(walker_design, config),
         parameters=parameter_space(config),
-        encoding=partial(encoding, stairs=config.stairs),
         tasks=task_space(config),
+        encoding=partial(encoding, stairs=config.stairs),
         render=Renderer(level=render, episode=episode_frames),
     )
