@@ -66,13 +66,13 @@ def test_novelty_is_the_mean_distance_to_the_nearest_that_were_ever_admitted():
 
 
 @pytest.mark.parametrize(
-    ("method", "reason"),
-    [("plr-poet", "poet compares encodings"), ("plr-epoet", "epoet plays levels with past students")],
+    ("kind", "reason"),
+    [("poet", "poet compares encodings"), ("epoet", "epoet plays levels with past students")],
 )
-def test_a_domain_that_cannot_serve_a_novelty_is_refused(method, reason):
+def test_a_domain_that_cannot_serve_a_novelty_is_refused(kind, reason):
     """Such as levels of somebody else's loop, of which nothing is known."""
     with pytest.raises(SettingsError, match=f"novelty: {reason}"):
-        cenie.Teacher(method, generate=lambda rng: 0.0, features=2)
+        cenie.Teacher(generate=lambda rng: 0.0, features=2, settings={"novelty": {"kind": kind}})
 
 
 def test_levels_of_a_parameter_space_are_encoded_by_it():
