@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 0
-METHOD ?= dr
+METHOD ?= plr-cenie
 # Tests recompile the same small programs again and again: keep the compiled ones on disk. Tests of one file
 # often share one in memory too: `--dist worksteal` keeps them on one worker as long as it can.
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \

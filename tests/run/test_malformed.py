@@ -203,7 +203,7 @@ CASES = {
         "teacher.novelty.distance.kind", "euclid", "must be one of sliced, exact, got 'euclid'", "diplr"
     ),
     "a setting of another novelty": option(
-        "teacher.novelty.coverage.window", "8", "unknown setting", "diplr"
+        "teacher.novelty.coverage.window", "8", "'teacher.novelty.coverage' is not a group", "diplr"
     ),
     "10^12 components": option(f"{COVERAGE}.components", f"6,{HUGE}", "must be at most 1000"),
     "more steps than 32 bits count": Case(
