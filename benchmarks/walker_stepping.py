@@ -5,9 +5,10 @@
 All restart what has ended. CPU time of the process, over all its threads, is what counts: on a busy machine
 it is the only figure that means anything. The three are timed in turns in one process.
 
-Most of our time goes to loops of many small kernels. XLA makes one kernel of a loop if it is told to:
+Most of our time goes to loops of many small kernels. XLA makes one kernel of a loop if it is told to, as the
+command line does for the walker, and this file too; another threshold of the user's is kept:
 
-    XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=2000000
+    XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0
 """
 
 import resource
@@ -20,15 +21,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cenie.envs.domains import DOMAINS
 from cenie.envs.reset import step_and_restart
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker
 from cenie.envs.walker.level import WalkerLevel
+from cenie.run.devices import show_devices
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import envpool
     from gymnasium.envs.box2d.bipedal_walker import BipedalWalker
+
+# XLA reads its flags when it is first used.
+show_devices(1, *DOMAINS["walker"].xla_flags)
 
 SIZES = (16, 64, 256)
 STEPS = 100
