@@ -285,7 +285,8 @@ def _evaluate(arguments: list[str]) -> int:
 def _methods(arguments: list[str]) -> int:
     if _asks_for_help("methods", arguments):
         return OK
-    sys.stdout.write("".join(f"{name:14} {method.summary}\n" for name, method in METHODS.items()))
+    width = max(map(len, METHODS))
+    sys.stdout.write("".join(f"{name:{width}}  {method.summary}\n" for name, method in METHODS.items()))
     return OK
 
 
