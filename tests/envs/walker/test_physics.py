@@ -161,15 +161,16 @@ def test_each_device_of_a_users_shard_map_steps_its_own_lanes_as_one_batch():
 def test_steps_inside_of_a_users_shard_map_are_the_same():
     episodes, _ = forced(True)
     courses = courses_of(episodes.x, episodes.y, episodes.boxes)
-    compiled, state = jax.jit(_split_over_devices), courses.start
+    compiled, state, differences = jax.jit(_split_over_devices), courses.start, []
     for t in range(60):
         action = jnp.asarray(episodes.action[:, t])
         alone, split = advance(courses, state, action), compiled(courses, state, action)
-        # One program has other roundings than the other, which a contact may magnify within a step.
-        for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(split), strict=True):
-            difference = np.abs(np.asarray(one, float) - np.asarray(other, float))
-            assert np.quantile(difference, 0.99) < 1e-4
+        np.testing.assert_array_equal(alone.terminated, split.terminated)
+        differences.append(np.abs(np.asarray(alone.state.pose - split.state.pose)))
         state = alone.state
+    # One program rounds otherwise than the other, which a contact may magnify within a step.
+    assert np.quantile(differences, 0.9) < 1e-5
+    assert np.quantile(differences, 0.99) < 2e-3
 
 
 @pytest.mark.slow
