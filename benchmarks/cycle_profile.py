@@ -80,9 +80,9 @@ def with_novelty(setup: Setup, novelty: Any) -> Setup:
     return dataclasses.replace(setup, curriculum=dataclasses.replace(setup.curriculum, novelty=novelty))
 
 
-def states_before_replays(setup: Setup, updates: int, count: int) -> list[TrainState]:
+def states_before_replays(setup: Setup, updates: int, count: int, seed: int = 0) -> list[TrainState]:
     """The last so many states of a run of so many updates whose next cycle replays levels."""
-    state, found = place(setup, init(setup, 0)), []
+    state, found = place(setup, init(setup, seed)), []
     while int(state.counters.updates) < updates:
         after, metrics, _ = cycle(setup, state)
         if int(metrics["teacher/kind"]) == REPLAY:
