@@ -3,8 +3,8 @@
     python -m benchmarks.novelty_agreement [--presets quick paper] [--updates 70] [--refits 26] [--seed 0]
 
 Windows of a real run, before its last replays. Every mode fits the same points from the same centres; the
-exact one does so from other centres too, which is how far the mixtures of the paper agree with themselves. For
-each mode: how often its K is that of the exact mode, the rank correlation of the novelties that both give
+exact one does so from other centres too, which is how far the mixtures of the paper agree with themselves.
+For each mode: how often its K is that of the exact mode, the rank correlation of the novelties that both give
 to 256 levels as the student of that moment plays them, and the CPU time of a fit.
 """
 
