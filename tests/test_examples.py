@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import cenie
+from cenie.command import cli
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.dynamics import FORWARD, Maze
 from cenie.envs.maze.level import make_level
-from cenie.run import cli
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
