@@ -60,7 +60,7 @@ if __name__ == "__main__":
             }
         )
     golden["resamples"] = drawn
-    intervals, reps = {}, 20000
+    intervals, reps = {}, 5000
     for name in ("rates", "returns"):
         _, ends = library.get_interval_estimates(
             {name: inputs[name]},
@@ -71,7 +71,7 @@ if __name__ == "__main__":
         intervals[name] = dict(zip(("iqm", "optimality_gap"), np.asarray(ends[name]).T.tolist()))
     pair = (inputs["rates"], inputs["others"])
     _, ends = library.get_interval_estimates(
-        {"pair": pair}, metrics.probability_of_improvement, reps=reps, random_state=np.random.RandomState(1)
+        {"pair": pair}, metrics.probability_of_improvement, reps=1000, random_state=np.random.RandomState(1)
     )
     intervals["pair"] = {"probability_of_improvement": np.asarray(ends["pair"]).ravel().tolist()}
     golden["intervals"] = intervals
