@@ -4,7 +4,9 @@ import sys
 
 from cenie.command.answers import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
 from cenie.command.evaluate import evaluate_command
+from cenie.command.gallery import gallery_command
 from cenie.command.lists import domains_command, methods_command
+from cenie.command.play import play_command
 from cenie.command.train import train_command
 from cenie.command.usage import USAGE
 from cenie.run.directory import RunDirectoryError
@@ -15,6 +17,8 @@ from cenie.settings import Problem, SettingsError
 COMMANDS = {
     "train": train_command,
     "evaluate": evaluate_command,
+    "play": play_command,
+    "gallery": gallery_command,
     "methods": methods_command,
     "domains": domains_command,
 }
