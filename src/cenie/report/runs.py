@@ -31,6 +31,8 @@ from cenie.run.records import Snapshot, parse_levels, read_snapshot, snapshots_o
 
 PLACES = 300
 """How many points a curve has, at most."""
+METRICS = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
+"""The columns of the metrics that figures show."""
 _ROWS_AT_A_PLACE = 16
 _PLAYED_BYTES = 4 * 2**20
 _PLAYED_PLACES = 64
@@ -152,6 +154,11 @@ class LoggedRun:
             return later
         own = self.evaluations.of(suite)
         return own.where(own.cycle == own.cycle.max()) if len(own) else own
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """What figures show of `metrics.jsonl`, with `cycle`, `updates` and `env_steps`; see `read_curves`."""
+        return self.curves(METRICS)
 
     def curves(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Columns of `metrics.jsonl`, with `cycle`, `updates` and `env_steps`; see `read_curves`."""

@@ -16,8 +16,8 @@ POINTS = 200
 class Scores:
     """What the runs of a group came to on a suite; rows are runs, columns are levels.
 
-    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates. All are
-    means over variants, episodes and checkpoints.
+    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates: all of
+    them means over variants, episodes and checkpoints.
     """
 
     group: Group
@@ -121,7 +121,9 @@ def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | N
     """A column of the metrics during training; None if no run has it."""
     lines = []
     for run in group.runs:
-        columns = run.curves((name,))
+        columns = run.metrics
+        if name not in columns:
+            continue
         known = np.isfinite(columns[name]) & np.isfinite(columns[over])
         if known.sum() > 1:
             lines.append(np.array([columns[over][known], columns[name][known]]))

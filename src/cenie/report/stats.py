@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 Scores = np.ndarray
-Statistic = Callable[[np.ndarray], np.ndarray]
+Values = np.ndarray | np.floating[Any]
+"""A number for each array of scores; one number for one array."""
+Statistic = Callable[[np.ndarray], Values]
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -33,7 +35,7 @@ class Estimate:
     high: float
 
 
-def iqm(scores: Scores) -> np.ndarray:
+def iqm(scores: Scores) -> Values:
     """Inter-quartile mean: of all scores of all runs, without the lowest and the highest quarter."""
     flat = np.sort(_merged(scores), axis=-1)
     count = flat.shape[-1]
@@ -41,22 +43,22 @@ def iqm(scores: Scores) -> np.ndarray:
     return flat[..., cut : count - cut].mean(axis=-1)
 
 
-def median(scores: Scores) -> np.ndarray:
+def median(scores: Scores) -> Values:
     """The median over tasks of the mean over runs."""
     return np.median(np.mean(scores, axis=-2), axis=-1)
 
 
-def mean(scores: Scores) -> np.ndarray:
+def mean(scores: Scores) -> Values:
     """The mean over tasks of the mean over runs."""
     return np.mean(scores, axis=(-2, -1))
 
 
-def optimality_gap(scores: Scores, target: float = 1.0) -> np.ndarray:
+def optimality_gap(scores: Scores, target: float = 1.0) -> Values:
     """By how much scores miss a target beyond which improvements do not count; lower is better."""
     return target - np.minimum(scores, target).mean(axis=(-2, -1))
 
 
-def cvar(scores: Scores, worst: float = WORST) -> np.ndarray:
+def cvar(scores: Scores, worst: float = WORST) -> Values:
     """The mean score on the worst part of the levels, level by level, averaged over runs.
 
     The conditional value at risk of the score of a level: every run has worst levels of its own, and the
@@ -68,7 +70,7 @@ def cvar(scores: Scores, worst: float = WORST) -> np.ndarray:
     return ((ordered * weights).sum(axis=-1) / weights.sum()).mean(axis=-1)
 
 
-def probability_of_improvement(scores: Scores, others: Scores) -> np.ndarray:
+def probability_of_improvement(scores: Scores, others: Scores) -> Values:
     """How probable it is that a run is better than one of the others on a task: the mean over tasks.
 
     Pairs that are equal count half (Mann and Whitney's U statistic over the number of pairs).
@@ -138,7 +140,11 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     size = max(1, _CHUNK // max(scores.size, 1))
     parts = [
-        statistic(resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at))))
+        np.asarray(
+            statistic(
+                resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at)))
+            )
+        )
         for at in range(0, resamples, size)
     ]
     return np.concatenate(parts)
@@ -165,7 +171,7 @@ def estimate_improvement(
         sides = [
             resampled(side, resample_indices(rng, *side.shape, resamples=count)) for side in (scores, others)
         ]
-        parts.append(probability_of_improvement(*sides))
+        parts.append(np.asarray(probability_of_improvement(*sides)))
     low, high = interval(np.concatenate(parts))
     return Estimate(value, float(low), float(high))
 
