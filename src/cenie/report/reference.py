@@ -1,7 +1,7 @@
 """What the CENIE paper prints, to stand beside our figures (Teoh, Li and Varakantham, NeurIPS 2024).
 
-The paper's runs had another budget than most of ours: 30,000 updates on mazes and walkers, 2,750 on the racing
-car, five seeds. These are its numbers, not ours, and every table says so.
+The runs of the paper had another budget than most of ours: 30,000 updates on mazes and walkers, 2,750 on the
+racing car, five seeds. These are its numbers, not ours, and every table says so.
 """
 
 from dataclasses import dataclass

@@ -157,7 +157,7 @@ class LoggedRun:
 
     @functools.cached_property
     def metrics(self) -> dict[str, np.ndarray]:
-        """What figures show of `metrics.jsonl`, with `cycle`, `updates` and `env_steps`; see `read_curves`."""
+        """What figures show of `metrics.jsonl`, and `cycle`, `updates`, `env_steps`; see `read_curves`."""
         return self.curves(METRICS)
 
     def curves(self, names: Iterable[str]) -> dict[str, np.ndarray]:

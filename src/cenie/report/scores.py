@@ -16,8 +16,8 @@ POINTS = 200
 class Scores:
     """What the runs of a group came to on a suite; rows are runs, columns are levels.
 
-    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates: all of
-    them means over variants, episodes and checkpoints.
+    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
+    are means over variants, episodes and checkpoints.
     """
 
     group: Group
