@@ -3,6 +3,7 @@
 Every function returns a `Figure`; nothing is shown and no global state is changed.
 """
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,6 +75,11 @@ def _legend(figure: Figure, groups: Sequence[Group]) -> None:
     )
 
 
+def _name(group: Group, width: int = 26) -> str:
+    """The title of a group, on several lines if it is long."""
+    return "\n".join(textwrap.wrap(group_title(group), width, break_long_words=False))
+
+
 def _thousands(value: float, _: int | None = None) -> str:
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
@@ -119,15 +125,16 @@ def aggregates(found: dict[str, dict[str, Estimate]], groups: Sequence[Group]) -
     """A panel for each statistic: its value and 95 % interval for each group."""
     looks = colours(groups)
     names = list(next(iter(found.values())))
-    figure, axes = _panels(len(names), 5, height=0.5 + 0.2 * len(groups), sharey=True)
+    figure, axes = _panels(len(names), 5, height=0.4 + 0.27 * len(groups), sharey=True)
     for name, axis in zip(names, axes):
         for place, group in enumerate(groups):
             estimate, colour = found[group.label][name], looks[group.label]
             if np.isfinite(estimate.low):
                 axis.barh(place, estimate.high - estimate.low, 0.6, estimate.low, color=colour, alpha=0.65)
             axis.plot([estimate.value] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1.5)
-        axis.set_title(name + (" (lower is better)" if name == "optimality gap" else ""))
-        axis.set_yticks(range(len(groups)), [group_title(group) for group in groups])
+        axis.set_title("optimality gap ↓" if name == "optimality gap" else name)
+        axis.set_yticks(range(len(groups)), [_name(group) for group in groups])
+        axis.use_sticky_edges = False
         axis.set_ylim(len(groups) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
     return figure
@@ -155,7 +162,7 @@ def profiles(
 def improvements(found: np.ndarray, groups: Sequence[Group]) -> Figure:
     """How probable it is that the method of a row is better than that of a column."""
     count = len(groups)
-    names = [group_title(group) for group in groups]
+    names = [_name(group) for group in groups]
     size = 0.45 * count + 1.6
     figure = Figure(figsize=(min(WIDTH, size + 1.2), min(WIDTH, size)), layout="constrained")
     axis = figure.subplots()
@@ -175,12 +182,17 @@ def improvements(found: np.ndarray, groups: Sequence[Group]) -> Figure:
 
 @_styled
 def curves(
-    panels: dict[str, Sequence[Curve]], groups: Sequence[Group], *, x_label: str, y_label: str
+    panels: dict[str, Sequence[Curve]],
+    groups: Sequence[Group],
+    *,
+    x_label: str,
+    y_label: str,
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """A panel for each title: the mean of the runs over training, shaded by its standard error."""
     looks = colours(groups)
     columns = 3 if len(panels) in (3, 5, 6, 9) else 4
-    figure, axes = _panels(len(panels), columns, sharex=True, height=1.55 if len(panels) > 1 else 2.4)
+    figure, axes = _panels(len(panels), columns, sharex=True, height=1.55 if len(panels) > columns else 2.2)
     for (title, lines), axis in zip(panels.items(), axes):
         for line in lines:
             colour = looks[line.label]
@@ -188,6 +200,8 @@ def curves(
             low, high = line.mean - line.error, line.mean + line.error
             axis.fill_between(line.x, low, high, color=colour, alpha=0.2, linewidth=0)
         axis.set_title(title)
+        if limits is not None:
+            axis.set_ylim(*limits)
         axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
     for number, axis in enumerate(axes):
         if number % columns == 0:
@@ -212,7 +226,7 @@ def compositions(found: Sequence[Composition]) -> Figure:
             part = np.nan_to_num(each.parts[:, number])
             axis.bar(each.ends - width / 2, part, width, bottom, color=_class_colour(number), linewidth=0)
             bottom += part
-        axis.set_title(group_title(each.group))
+        axis.set_title(_name(each.group))
         axis.set_xlabel("updates")
         axis.set_ylim(0, 1)
         axis.set_xlim(0, each.ends[-1])
@@ -238,8 +252,8 @@ def coverage_evolution(found: Coverage) -> Figure:
     looks = colours(groups)
     stages = found.covered.shape[1]
     rows = len(groups)
-    size = WIDTH / stages
-    figure = Figure(figsize=(WIDTH, 0.92 * size * rows), layout="constrained")
+    size = min(WIDTH / stages, 1.7)
+    figure = Figure(figsize=(size * stages + 0.5, size * rows), layout="constrained")
     axes = figure.subplots(rows, stages, squeeze=False, sharex=True, sharey=True)
     for row, cloud in enumerate(found.clouds):
         for stage in range(stages):
@@ -252,7 +266,7 @@ def coverage_evolution(found: Coverage) -> Figure:
             axis.text(0.03, 0.97, f"{found.covered[row, stage]:.1%}", transform=axis.transAxes, va="top")
             if row == 0 and stage < len(found.updates):
                 axis.set_title(f"{_thousands(found.updates[stage])} updates")
-        axes[row, 0].set_ylabel(group_title(cloud.group))
+        axes[row, 0].set_ylabel(_name(cloud.group, 20))
     return figure
 
 
