@@ -104,6 +104,13 @@ def test_cvar_is_the_mean_of_the_worst_levels_of_each_run(worst, expected):
     assert float(stats.cvar(run, worst)) == pytest.approx(expected)
 
 
+def test_the_worst_levels_are_those_of_whole_runs():
+    """Two runs that fail on one level each: mixed with each other they would fail on both or on none."""
+    runs = np.array([[0.0, 1.0], [1.0, 0.0]])
+    found = stats.estimate(runs, stats.cvar)
+    assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
 def test_cvar_counts_the_last_level_in_part():
     assert float(stats.cvar(np.array([[0.0, 1.0, 5.0]]), 0.5)) == pytest.approx((0.0 + 0.5 * 1.0) / 1.5)
 

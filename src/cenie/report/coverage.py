@@ -17,7 +17,7 @@ from cenie.run.directory import RunDirectoryError
 
 STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
 """The paper's checkpoints (1k, 10k, 20k and 30k updates) as parts of a run."""
-MOST_POINTS = 6000
+MOST_POINTS = 2000
 """Points of all methods together: the time of a t-SNE grows faster than they do."""
 POINTS_PER_CELL = 2.0
 _PERPLEXITY = 30.0
@@ -68,7 +68,10 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
     Needs scikit-learn. Points of another width than those of the first group cannot be compared with them and
     are left out.
     """
-    found = [(group, *_points(group)) for group in groups]
+    # As many runs of each: where every run has a network of its own, more runs cover more.
+    runs = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
+    fewest = min((count for count in runs if count), default=0)
+    found = [(group, *_points(group, fewest)) for group in groups]
     found = [each for each in found if len(each[1])]
     found = [each for each in found if each[1].shape[1] == found[0][1].shape[1]]
     if len(found) < 2:
@@ -101,10 +104,10 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
     return Coverage(clouds, _updates(found[0][0]), side, covered, spread)
 
 
-def _points(group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All recorded points of the stages of all runs, their stages and their runs."""
+def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The recorded points of the stages of the first runs that have any, their stages and their runs."""
     points, stages, runs = [], [], []
-    for number, run in enumerate(group.runs):
+    for number, run in enumerate([run for run in group.runs if run.snapshots][:most]):
         for stage, cycle in enumerate(stages_of(run)):
             try:
                 snapshot = run.snapshot(cycle)
@@ -137,9 +140,12 @@ def _standardised(points: np.ndarray) -> np.ndarray:
 
 def _joint_plane(points: np.ndarray, seed: int) -> np.ndarray:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     perplexity = min(_PERPLEXITY, (len(points) - 1) / 3)
-    return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
+    # Threads that wait for each other take five times the CPU time where other programs run too.
+    with threadpool_limits(1):
+        return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
 
 
 def cells_of(plane: np.ndarray, side: int) -> np.ndarray:

@@ -51,13 +51,17 @@ def suites_of(groups: Sequence[Group]) -> list[str]:
 
 
 def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
-    """The scores of all runs that have played the suite; None if no run has."""
+    """The scores of all finished runs that have played the suite; None if no run has.
+
+    A group none of whose runs is finished counts with what they have so far, but not as it was untrained.
+    """
     found = []
     for group in groups:
         pairs = [(run, run.final_episodes(suite)) for run in group.runs]
-        pairs = [(run, episodes) for run, episodes in pairs if len(episodes)]
+        pairs = [(run, episodes) for run, episodes in pairs if len(episodes) and episodes.updates.max() > 0]
+        finished = [(run, episodes) for run, episodes in pairs if run.summary is not None]
         if pairs:
-            found.append((group, pairs))
+            found.append((group, finished or pairs))
     if not found:
         return None
     every = [set(episodes.levels()) for _, pairs in found for _, episodes in pairs]

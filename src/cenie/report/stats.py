@@ -96,16 +96,23 @@ AGGREGATES: dict[str, Statistic] = {
 }
 """The statistics of a table, by their names."""
 
+OF_WHOLE_RUNS = (cvar,)
+"""Statistics of each run by itself: mixing levels of different runs would give every resample worse ones."""
+
 
 def _merged(scores: Scores) -> np.ndarray:
     return scores.reshape(*scores.shape[:-2], -1)
 
 
 def resample_indices(
-    rng: np.random.Generator, runs: int, tasks: int, *, resamples: int = RESAMPLES
+    rng: np.random.Generator, runs: int, tasks: int, *, resamples: int = RESAMPLES, whole: bool = False
 ) -> np.ndarray:
-    """Which runs a stratified bootstrap draws for each task, with replacement: [resamples, runs, tasks]."""
-    return rng.integers(0, runs, (resamples, runs, tasks))
+    """Which runs a stratified bootstrap draws for each task, with replacement: [resamples, runs, tasks].
+
+    With `whole` all tasks draw the same runs.
+    """
+    drawn = rng.integers(0, runs, (resamples, runs, 1 if whole else tasks))
+    return np.broadcast_to(drawn, (resamples, runs, tasks))
 
 
 def resampled(scores: Scores, indices: np.ndarray) -> np.ndarray:
@@ -123,7 +130,7 @@ def estimate(
 ) -> Estimate:
     """A statistic of scores [runs, tasks] with its percentile interval, by a bootstrap over the runs.
 
-    It is stratified: each task draws runs of its own.
+    It is stratified, each task draws runs of its own, but for the statistics in `OF_WHOLE_RUNS`.
     """
     value = float(statistic(scores))
     if len(scores) < 2:
@@ -137,12 +144,15 @@ def bootstrap(
     scores: Scores, statistic: Statistic, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
     """The statistic of each resample: [resamples, ...]."""
-    rng = np.random.default_rng(seed)
+    rng, whole = np.random.default_rng(seed), statistic in OF_WHOLE_RUNS
     size = max(1, _CHUNK // max(scores.size, 1))
     parts = [
         np.asarray(
             statistic(
-                resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at)))
+                resampled(
+                    scores,
+                    resample_indices(rng, *scores.shape, resamples=min(size, resamples - at), whole=whole),
+                )
             )
         )
         for at in range(0, resamples, size)
