@@ -42,6 +42,11 @@ class Report:
     skipped: tuple[str, ...]
     files: tuple[Path, ...]
 
+    @property
+    def entry(self) -> Path:
+        """What to open first."""
+        return self.out / "report.md"
+
 
 def write_report(
     paths: Iterable[str | Path],
