@@ -4,6 +4,7 @@ import sys
 
 from cenie.command.answers import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
 from cenie.command.cite import cite_command
+from cenie.command.compare import compare_command
 from cenie.command.evaluate import evaluate_command
 from cenie.command.gallery import gallery_command
 from cenie.command.lists import domains_command, methods_command
@@ -21,6 +22,7 @@ COMMANDS = {
     "evaluate": evaluate_command,
     "play": play_command,
     "gallery": gallery_command,
+    "compare": compare_command,
     "report": report_command,
     "cite": cite_command,
     "methods": methods_command,

@@ -36,7 +36,7 @@ _NOVELTIES = {
 }
 _SCORES = {
     "learnability": {"rutherford2024no": "the score p(1-p)"},
-    "mna": {"mead2026improving": "the score MNA"},
+    "mna": {"mead2025improving": "the score MNA"},
 }
 _DOMAINS = {
     "maze": {
