@@ -146,4 +146,4 @@ def mean_curve(label: str, lines: Sequence[np.ndarray]) -> Curve | None:
     same = all(np.array_equal(line[0], first) for line in lines)
     x = first if same and len(first) <= POINTS else np.linspace(begin, end, POINTS)
     values = np.stack([np.interp(x, line[0], line[1]) for line in lines])
-    return Curve(label, x, values.mean(axis=0), stats.standard_error(values), len(lines))
+    return Curve(label, x, values.mean(axis=0), np.asarray(stats.standard_error(values)), len(lines))
