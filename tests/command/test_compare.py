@@ -57,20 +57,9 @@ def prepared(tmp_path, monkeypatch):
     return place
 
 
-COMMAND = [
-    "compare",
-    "maze",
-    "dr",
-    "plr-robust",
-    "--seeds",
-    "2",
-    "--updates",
-    "40",
-    "--suites",
-    "cenie8",
-    "--jobs",
-    "2",
-]
+QUICK = ["--no-coverage", "--no-pictures", "--no-pdf"]
+COMMAND = ["compare", "maze", "dr", "plr-robust", "--seeds", "2", "--updates", "40", *QUICK]
+COMMAND += ["--suites", "cenie8", "--jobs", "2"]
 
 
 def test_a_comparison_trains_evaluates_and_reports(tmp_path, prepared, capsys):

@@ -43,13 +43,18 @@ def report_command(arguments: list[str]) -> int:
         sys.stdout.write(USAGE)
         return OK
     out = directory_option(options, "out")
-    request = settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
+    request = read_request(options)
     if not words:
         raise SettingsError([Problem("report", "expected RUN ..., one or more run directories")])
     check_installed()
     paths = [Path(word) for word in words]
     make_report(paths, out or default_directory(paths), request)
     return OK
+
+
+def read_request(options: dict[str, str]) -> ReportRequest:
+    """The options of a report. Raises `SettingsError`."""
+    return settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
 
 
 def check_installed() -> None:

@@ -62,6 +62,11 @@ class Desk:
 
     def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
+        # Where everything goes is reckoned once, rather than twice for each format.
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.execute(figure)
+            figure.set_layout_engine("none")
         saved = []
         for suffix in ("png", "pdf") if self.options.pdf else ("png",):
             content = io.BytesIO()
