@@ -29,6 +29,7 @@ RUN_READERS = (
     "metrics",
     "opened",
     "output",
+    "presets",
     "records",
     "snapshot",
 )

@@ -20,7 +20,9 @@ def picture_file(given: str | None, name: str, suffix: str) -> Path:
     path = Path(re.sub(r"[^\w.+-]+", "-", name) + suffix if given is None else given)
     if path.suffix.lower() not in SUFFIXES:
         expected = " or ".join(SUFFIXES)
-        raise SettingsError([Problem("out", f"must be a file that ends in {expected}, got {show(str(path))}")])
+        raise SettingsError(
+            [Problem("out", f"must be a file that ends in {expected}, got {show(str(path))}")]
+        )
     if path.is_dir():
         raise SettingsError([Problem("out", f"{show(str(path))} is a directory")])
     if not path.parent.is_dir():

@@ -103,6 +103,9 @@ def sheet_png(pictures: Sequence[Picture], columns: int) -> bytes:
 def sheet_gif(films: Sequence[Film], columns: int, frames_per_second: float | None = None) -> bytes:
     """Films side by side, as a GIF file; those that have ended wait for the longest."""
     length = max(len(each.frames) for each in films)
-    frames = [sheet([each.frames[min(now, len(each.frames) - 1)] for each in films], columns) for now in range(length)]
+    frames = [
+        sheet([each.frames[min(now, len(each.frames) - 1)] for each in films], columns)
+        for now in range(length)
+    ]
     longest = max(films, key=lambda each: len(each.frames))
     return gif_bytes(np.stack(frames), frames_per_second or longest.frames_per_second)

@@ -138,7 +138,9 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     size = max(1, _CHUNK // max(scores.size, 1))
     parts = [
-        statistic(resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at))))
+        statistic(
+            resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at)))
+        )
         for at in range(0, resamples, size)
     ]
     return np.concatenate(parts)
