@@ -9,6 +9,7 @@ from cenie.command.lists import domains_command, methods_command
 from cenie.command.play import play_command
 from cenie.command.train import train_command
 from cenie.command.usage import USAGE
+from cenie.command.watch import watch_command
 from cenie.run.directory import RunDirectoryError
 from cenie.run.durable import WriteError
 from cenie.run.output import printable
@@ -19,6 +20,7 @@ COMMANDS = {
     "evaluate": evaluate_command,
     "play": play_command,
     "gallery": gallery_command,
+    "watch": watch_command,
     "methods": methods_command,
     "domains": domains_command,
 }

@@ -1,4 +1,4 @@
-"""How the curriculum of a run evolved: what was in its level buffer at each snapshot, or what was played then."""
+"""How the curriculum of a run evolved: what was in its level buffer at each snapshot, or what was played."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ _NOT_SHOWN = ("clock", "last_played", "parent")
 _TITLES = {
     "regret": "regret (the method's score)",
     "novelty": "novelty",
-    "probability": "probability of being replayed next",
+    "probability": "probability (of being replayed next)",
     "generation": "generation (edits since it was generated)",
-    "id": "when it was stored (id)",
-    "staleness": "levels drawn since it was last replayed",
-    "solved": "solved rate when last played",
-    "return": "return when last played",
-    "length": "episode length when last played",
+    "id": "stored as number (later ones are higher)",
+    "staleness": "staleness (levels drawn since it was last replayed)",
+    "solved": "solved rate (when last played)",
+    "return": "return (when last played)",
+    "length": "episode length (when last played)",
     "cycle": "training cycle",
 }
 
@@ -268,7 +268,7 @@ def _axes(names: list[str]) -> tuple[str, str, str]:
     y = first(["regret", "return", "solved", "length"])
     x = first([name for name in ("novelty", "return", *described, "length", "id") if name != y])
     colour = first(
-        [name for name in ("generation", "solved", *described, "id", "cycle") if name not in (x, y)]
+        [name for name in ("generation", "id", "cycle", "solved", *described) if name not in (x, y)]
     )
     return x, y, colour
 

@@ -1,4 +1,4 @@
-"""The data of the page: everything that it shows, as plain JSON values. Loads no JAX unless pictures are asked for."""
+"""The data of the page: everything that it shows, as plain JSON. Loads no JAX, but to draw pictures."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import cenie
 from cenie.report.appearance import colours, group_title
 from cenie.report.comparable import comparability
 from cenie.report.page.commands import train_command
-from cenie.report.page.curriculum import Curriculum, curriculum_data, read_curriculum
+from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
 from cenie.report.runs import Group, LoggedRun
 from cenie.run.directory import RunDirectoryError, flat
@@ -35,6 +35,8 @@ class Limits:
     pictures: int = 1600
     """Pictures of levels in all."""
     picture_bytes: int = 3_000_000
+    filmed: int = 4
+    """Runs whose students are filmed, for which each has to be loaded."""
     films: int = 48
     """Episodes on stored levels in all; each run that is shown also has some on held-out levels."""
     suite_films: int = 12
@@ -57,13 +59,16 @@ def page_data(
     With a `studio`, levels are drawn and episodes are filmed, which takes JAX and, for episodes, checkpoints.
     """
     problems: list[str] = []
+    if studio is not None:
+        studio.begin_page()
     suites = suite_results(groups, problems)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
     curricula = []
     for number, run in enumerate(chosen):
         say(f"page: {run.path} ({number + 1} of {len(chosen)})")
-        made = _curriculum(run, runs.index(run), len(chosen), limits=limits, studio=studio, problems=problems)
+        share = _Share(limits, len(chosen), number < limits.filmed)
+        made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
         if made is not None:
             curricula.append(made)
     return {
@@ -142,13 +147,31 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun
     return shown, left_out
 
 
+@dataclass(frozen=True)
+class _Share:
+    """What one of several runs may have of the page."""
+
+    limits: Limits
+    sharers: int
+    is_filmed: bool
+
+    def levels(self, moments: int) -> int:
+        return max(20, min(self.limits.levels, self.limits.points // (self.sharers * max(1, moments))))
+
+    @property
+    def pictures(self) -> int:
+        return self.limits.pictures // self.sharers
+
+    @property
+    def films(self) -> int:
+        return self.limits.films // min(self.sharers, max(1, self.limits.filmed))
+
+
 def _curriculum(
-    run: LoggedRun, number: int, sharers: int, *, limits: Limits, studio: "Studio | None", problems: list[str]
+    run: LoggedRun, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
 ) -> dict[str, Any] | None:
     """The level buffer of a run over training, with pictures if there is a studio."""
-    moments = min(max(1, _snapshot_count(run)), 24)
-    most = max(20, min(limits.levels, limits.points // (sharers * moments)))
-    curriculum = read_curriculum(run, most)
+    curriculum = read_curriculum(run, share.levels(min(_snapshot_count(run), MOST_FRAMES)))
     problems += curriculum.problems
     data = curriculum_data(curriculum)
     if data is None and studio is None:
@@ -158,31 +181,26 @@ def _curriculum(
     if studio is None:
         data["noFilms"] = "this page was made without pictures and episodes"
         return data if data["frames"] else None
-    _draw(data, run, curriculum, sharers, limits, studio)
+    _draw(data, run, curriculum, share=share, studio=studio)
     return data if data["frames"] or data["heldOut"] else None
 
 
 def _draw(
-    data: dict[str, Any],
-    run: LoggedRun,
-    curriculum: Curriculum,
-    sharers: int,
-    limits: Limits,
-    studio: "Studio",
+    data: dict[str, Any], run: LoggedRun, curriculum: Curriculum, *, share: _Share, studio: "Studio"
 ) -> None:
     """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
     from cenie.report.page.pictures import notable
 
     try:
         if curriculum.has_buffer:
-            data["pictures"] = studio.level_pictures(run, curriculum, limits.pictures // sharers)
-        if not limits.films:
-            data["noFilms"] = "no episodes were asked for"
+            data["pictures"] = studio.level_pictures(run, curriculum, share.pictures)
+        if not share.is_filmed or not share.films:
+            data["noFilms"] = "no episodes of this run: a page has those of a few runs only"
             return
-        data["films"] = studio.level_films(run, curriculum, notable(curriculum, limits.films // sharers))
+        data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
         data["suite"] = run.suites[0] if run.suites else None
         if data["suite"] is not None:
-            data["heldOut"] = studio.suite_films(run, data["suite"], limits.suite_films)
+            data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
     except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
         data["noFilms"] = f"no pictures or episodes: {error}"
 

@@ -3,6 +3,7 @@
 (() => {
   const FORMAT = 1, LEVELS_AT_ONCE = 12, MOMENT = 900, REST = 900, POLL = 3000;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon"];
+  const SCALES = { light: ["#3b2a8c", "#1f9e8a", "#f2c037"], dark: ["#5c7cfa", "#2bb3a3", "#ffe066"] };
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const byId = (id) => document.getElementById(id);
   const wantsCalm = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -12,7 +13,7 @@
   let data = JSON.parse(byId("data").textContent);
 
   /* What the reader has chosen; it survives new data. */
-  const chosen = { curriculum: 0, x: null, y: null, colour: null, moment: null, level: null, suite: 0, curveX: "updates", statistic: "IQM", hidden: new Set() };
+  const chosen = { curriculum: null, x: null, y: null, colour: null, moment: null, level: null, suite: 0, curveX: "updates", statistic: "IQM", hidden: new Set() };
 
   /* ---- small parts ---- */
 
@@ -74,9 +75,9 @@
   /* ---- films: the frames of an episode lie in rows in one picture ---- */
 
   class Player {
-    constructor(film, name, { autoplay = false, caption = "" } = {}) {
-      this.film = film; this.frame = 0; this.playing = false; this.ready = false; this.last = 0;
-      this.canvas = make("canvas", { class: "screen", width: film.width, height: film.height, role: "img", "aria-label": `${name}: ${caption || this.outcome()}` });
+    constructor(film, name, { autoplay = false } = {}) {
+      this.film = film; this.frame = film.count - 1; this.playing = false; this.ready = false; this.last = 0;
+      this.canvas = make("canvas", { class: "screen", width: film.width, height: film.height, role: "img", "aria-label": `${name}: ${film.solved ? "solved" : "not solved"} in ${number(film.length)} steps` });
       this.button = make("button", { type: "button", class: "round", onclick: () => this.toggle() });
       this.slider = make("input", { type: "range", min: 0, max: film.count - 1, value: 0, step: 1, "aria-label": `Step of the episode on ${name}`, oninput: () => { this.pause(); this.show(Number(this.slider.value)); } });
       this.text = make("p", { class: "player-text" });
@@ -88,7 +89,6 @@
       this.image.onload = () => { this.ready = true; this.show(this.frame); if (autoplay && !wantsCalm.matches) this.play(); };
       if (isPicture(film.source)) this.image.src = film.source;
     }
-    outcome() { return `${this.film.solved ? "solved" : "not solved"} in ${number(this.film.length)} steps`; }
     show(frame) {
       this.frame = frame;
       const { width, height, columns } = this.film;
@@ -148,6 +148,11 @@
   /* ---- the curriculum ---- */
 
   const curriculum = () => data.curricula[chosen.curriculum];
+  /* The one in which there is most to see: with novelty, or at least with a level buffer. */
+  function firstCurriculum() {
+    const worth = data.curricula.map((made) => (made.frames.length ? 1 : 0) + (made.hasBuffer ? 1 : 0) + (made.x === "novelty" ? 1 : 0));
+    return Math.max(0, worth.indexOf(Math.max(...worth)));
+  }
   const runOf = (made) => data.runs[made.run];
   const titleOfRun = (run) => `${data.groups[run.group].title}, seed ${run.seed}`;
   const columnTitle = (made, name) => made.columns.find((column) => column.name === name)?.title ?? name;
@@ -208,17 +213,16 @@
     const chances = frame.values.probability ?? [];
     const most = Math.max(1e-12, ...chances.filter((value) => value !== null));
     const filmed = frame.levels.map((at) => made.ids[at] in made.films);
-    const shades = range(made, chosen.colour), ink = colourOf("--ink");
+    const shades = range(made, chosen.colour), ink = colourOf("--ink"), scale = SCALES[isDark.matches ? "dark" : "light"];
     const dots = {
       type: "scatter", mode: "markers", x, y, hoverinfo: "none", ids: frame.levels.map(String), cliponaxis: false,
       marker: {
         size: frame.levels.map((_, place) => 6 + 12 * Math.sqrt((chances[place] ?? 0) / most)),
         color: colour.map((value) => value ?? shades.low), cmin: shades.low, cmax: shades.high > shades.low ? shades.high : shades.low + 1,
-        colorscale: isDark.matches ? [[0, "#3b5bdb"], [0.5, "#2bb3a3"], [1, "#ffe066"]] : [[0, "#3b2a8c"], [0.5, "#1f9e8a"], [1, "#f2c037"]],
+        colorscale: scale.map((shade, at) => [at / (scale.length - 1), shade]),
         opacity: 0.85,
         line: { color: ink, width: filmed.map((has) => (has ? 1.8 : 0)) },
-        colorbar: { title: { text: label(shortTitle(columnTitle(made, chosen.colour))), side: isNarrow.matches ? "top" : "right" }, thickness: 10, outlinewidth: 0, tickfont: { color: colourOf("--quiet") },
-          ...(isNarrow.matches ? { orientation: "h", y: 1.02, yanchor: "bottom", len: 0.9, x: 0.5, xanchor: "center" } : { len: 0.9 }) },
+        showscale: false,
       },
     };
     const at = frame.levels.indexOf(chosen.level);
@@ -227,8 +231,10 @@
     const titleX = label(columnTitle(made, chosen.x)), titleY = label(columnTitle(made, chosen.y));
     Plotly.react("scatter", [dots, ring], layout({
       xaxis: { title: titleX, ...axisOf(made, chosen.x) }, yaxis: { title: titleY, ...axisOf(made, chosen.y) },
-      margin: { l: 56, r: 8, t: isNarrow.matches ? 66 : 10, b: 48 }, uirevision: `${chosen.curriculum} ${chosen.x} ${chosen.y}`,
+      margin: { l: 56, r: 14, t: 12, b: 48 }, uirevision: `${chosen.curriculum} ${chosen.x} ${chosen.y}`,
     }), SETTINGS);
+    fill(byId("scale"), make("span", {}, `${shortTitle(columnTitle(made, chosen.colour))}: ${number(shades.low)}`),
+      make("span", { class: "scale-bar", style: { background: `linear-gradient(90deg, ${scale.join(", ")})` } }), make("span", {}, number(shades.high)));
     const shown = frame.levels.length < frame.total ? `${number(frame.levels.length)} of ${number(frame.total)} levels shown` : `${number(frame.total)} levels`;
     const text = `After ${number(frame.updates)} updates (cycle ${number(frame.cycle)}): ${shown}`;
     byId("time-label").textContent = text;
@@ -368,7 +374,7 @@
     const box = byId("held-out-levels");
     box.classList.toggle("wide", levels.some((level) => level.film && level.film.width > 1.4 * level.film.height));
     fill(box, ...levels.map((level) => {
-      const tile = make("div", { class: "tile" }, make("h3", {}, level.name));
+      const tile = make("div", { class: "tile" }, make("h3", {}, ...breakable(level.name)));
       if (level.film) tile.append(new Player(level.film, level.name).root);
       else if (level.picture) { const image = picture(level.picture, level.name); image.className = "screen"; tile.append(image); }
       return tile;
@@ -467,10 +473,12 @@
         return low === null ? number(value) : `${number(value)} [${number(low)}, ${number(high)}]`;
       })]);
     });
-    fill(byId("overall"), make("caption", {}, `At the end of training on ${suite().name}, with 95 % intervals over runs`),
+    fill(byId("overall"), make("caption", {}, `At the end of training on ${suite().name}` + (suite().groups.some((entry) => entry.seeds.length > 1) ? ", with 95 % intervals over runs" : "")),
       make("thead", {}, row(["Method", "Runs", ...names], true)), make("tbody", {}, ...rows));
   }
 
+  /* A long name may be broken where a word begins in it. */
+  const breakable = (name) => name.split(/(?<=[a-z])(?=[A-Z])/).flatMap((word, at) => (at ? [make("wbr"), word] : [word]));
   const broken = (name) => (name.length > 14 ? label(name).replace(/([a-z])([A-Z])(?=[^A-Z]*$)/, "$1<br>$2") : label(name));
 
   function drawLevels() {
@@ -554,7 +562,7 @@
 
   function drawAll() {
     if (data.format !== FORMAT) { warn(`The data of this page has format ${data.format}, and its program reads format ${FORMAT}.`); return; }
-    if (chosen.curriculum >= data.curricula.length) chosen.curriculum = 0;
+    if (chosen.curriculum === null || chosen.curriculum >= data.curricula.length) chosen.curriculum = firstCurriculum();
     drawHeader(); drawCurriculum(); drawHeldOut(); drawResults(); drawRuns(); drawNotes();
     for (const link of document.querySelectorAll("nav a")) link.hidden = byId(link.getAttribute("href").slice(1))?.hidden ?? true;
     document.body.setAttribute("data-drawn", String(Number(document.body.getAttribute("data-drawn") ?? 0) + 1));

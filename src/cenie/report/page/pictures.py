@@ -6,7 +6,7 @@ Drawing needs the domain, and so JAX; without it the page has no pictures.
 import base64
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,96 +36,99 @@ _WIDEST = 16_000
 
 @dataclass
 class Budget:
-    """Bytes that may still be spent, and what was left out because there were none."""
+    """Bytes that may be spent, and how many things were left out because they would have cost too much."""
 
-    left: int
+    limit: int
     spent: int = 0
     refused: int = 0
 
     def take(self, size: int) -> bool:
-        if size > self.left:
+        if self.spent + size > self.limit:
             self.refused += 1
             return False
-        self.left -= size
         self.spent += size
         return True
 
 
-@dataclass
 class Studio:
     """Draws the levels of runs and films their students, as long as the budgets last.
 
-    What was drawn is kept, so that a page which is made again and again draws new levels only.
+    What was drawn is kept, so that a page which is made again and again draws only what is new.
     """
 
-    pictures: Budget
-    films: Budget
-    _opened: dict[tuple[Path, int], Run] = field(default_factory=dict)
-    _drawn: dict[tuple[Path, int], str] = field(default_factory=dict)
+    def __init__(self, picture_bytes: int, film_bytes: int):
+        self._limits = picture_bytes, film_bytes
+        self._opened: dict[Path, tuple[int, Run]] = {}
+        self._drawn: dict[tuple[Path, str], str] = {}
+        self._filmed: dict[tuple[Path, int, str], dict[str, Any]] = {}
+        self.begin_page()
 
-    def opened(self, run: LoggedRun) -> Run:
-        """The run with its newest checkpoint. Raises what stands in the way."""
-        newest = max((file.stat().st_mtime_ns for file in run.files.checkpoints.glob("step-*")), default=0)
-        key = (run.path, newest)
-        if key not in self._opened:
-            config = load_config(run.files.config)
-            self._opened = {key: films.open_for_pictures(run.path, config)}
-        return self._opened[key]
+    def begin_page(self) -> None:
+        """A new page has the whole budgets."""
+        self.pictures, self.films = map(Budget, self._limits)
 
     def level_pictures(self, run: LoggedRun, curriculum: Curriculum, most: int) -> dict[int, str]:
         """Pictures of the shown levels by their ids, the ones that count most first, as data URIs."""
-        domain, places = self.opened(run).domain, curriculum.places()
+        _, opened = self._open(run)
+        places = curriculum.places()
         found: dict[int, str] = {}
-        wanted = [number for number in curriculum.shown_ids() if number in places]
-        for number in wanted[:most]:
-            key = (run.path, number)
-            if key not in self._drawn:
-                buffer, row = places[number]
-                (scene,) = scenes.buffer_scenes(domain, buffer, [row])
-                self._drawn[key] = data_uri(small_picture(domain, scene))
-            if not self.pictures.take(len(self._drawn[key])):
+        for number in [number for number in curriculum.shown_ids() if number in places][:most]:
+            picture = self._picture(run, _stored(opened.domain, *places[number]), opened.domain)
+            if picture is None:
                 break
-            found[number] = self._drawn[key]
-        self.pictures.refused += max(0, len(wanted) - len(found) - self.pictures.refused)
+            found[number] = picture
         return found
 
     def level_films(self, run: LoggedRun, curriculum: Curriculum, numbers: Sequence[int]) -> dict[int, Any]:
         """Films of the newest student on stored levels, by their ids."""
-        opened, places = self.opened(run), curriculum.places()
+        _, opened = self._open(run)
+        places = curriculum.places()
         chosen = [number for number in numbers if number in places]
-        wanted = [
-            next(scenes.buffer_scenes(opened.domain, places[number][0], [places[number][1]]))
-            for number in chosen
-        ]
-        made = self._films(opened, wanted)
-        return {number: film for number, film in zip(chosen, made) if film is not None}
+        made = self._films(run, [_stored(opened.domain, *places[number]) for number in chosen])
+        return {number: film for number, film in zip(chosen, made, strict=True) if film is not None}
 
     def suite_films(self, run: LoggedRun, suite: str, most: int) -> list[dict[str, Any]]:
         """The levels of a suite, each with its picture and, if there is one, its film."""
-        opened = self.opened(run)
+        _, opened = self._open(run)
         wanted = scenes.suite_scenes(opened.domain, suite)[:most]
-        found = []
-        for scene, film in zip(wanted, self._films(opened, wanted), strict=True):
-            picture = data_uri(small_picture(opened.domain, scene))
-            kept = picture if self.pictures.take(len(picture)) else None
-            found.append({"name": scene.name, "picture": kept, "film": film})
-        return found
+        made = zip(wanted, self._films(run, wanted), strict=True)
+        return [
+            {"name": scene.name, "picture": self._picture(run, scene, opened.domain), "film": film}
+            for scene, film in made
+        ]
 
-    def _films(self, opened: Run, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
-        if not wanted:
-            return []
-        with kept_programs():
-            episodes = films.record(opened.domain, opened.network, wanted, LONGEST_EPISODE)
-        made: list[dict[str, Any] | None] = []
-        for scene, episode in zip(wanted, episodes, strict=True):
-            film = films.film(opened.domain, scene, episode, most_frames=MOST_FRAMES)
-            strip = frame_strip(film)
-            made.append(strip if self.films.take(len(strip["source"])) else None)
-        return made
+    def _open(self, run: LoggedRun) -> tuple[int, Run]:
+        """The run with its newest checkpoint, and a number that is another one for every checkpoint."""
+        stamps = (file.stat().st_mtime_ns for file in run.files.checkpoints.glob("step-*"))
+        newest = max(stamps, default=0)
+        known = self._opened.get(run.path)
+        if known is None or known[0] != newest:
+            self._opened[run.path] = newest, films.open_for_pictures(run.path, load_config(run.files.config))
+            self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
+        return self._opened[run.path]
+
+    def _picture(self, run: LoggedRun, scene: Scene, domain: Domain) -> str | None:
+        key = run.path, scene.name
+        if key not in self._drawn:
+            level = scenes.renderer_of(domain).level(scene.level)
+            self._drawn[key] = data_uri(films.shrunk(level, PICTURE_SIDE))
+        return self._drawn[key] if self.pictures.take(len(self._drawn[key])) else None
+
+    def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
+        newest, opened = self._open(run)
+        missing = [scene for scene in wanted if (run.path, newest, scene.name) not in self._filmed]
+        if missing:
+            with kept_programs():
+                episodes = films.record(opened.domain, opened.network, missing, LONGEST_EPISODE)
+            for scene, episode in zip(missing, episodes, strict=True):
+                film = films.film(opened.domain, scene, episode, most_frames=MOST_FRAMES)
+                self._filmed[run.path, newest, scene.name] = frame_strip(film)
+        made = [self._filmed[run.path, newest, scene.name] for scene in wanted]
+        return [film if self.films.take(len(film["source"])) else None for film in made]
 
 
-def small_picture(domain: Domain, scene: Scene) -> UInt8[np.ndarray, "height width 3"]:
-    return films.shrunk(scenes.renderer_of(domain).level(scene.level), PICTURE_SIDE)
+def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
+    return next(scenes.buffer_scenes(domain, buffer, [row]))
 
 
 def frame_strip(film: films.Film) -> dict[str, Any]:
@@ -157,7 +160,7 @@ def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
     image = Image.fromarray(np.ascontiguousarray(picture))
     few = image.getcolors(_COLOURS) is not None
     content = io.BytesIO()
-    image.save(content, "WEBP", lossless=few, quality=80 if few else 45, method=3)
+    image.save(content, "WEBP", lossless=few, quality=20 if few else 45, method=1 if few else 3)
     return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 

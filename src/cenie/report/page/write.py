@@ -48,9 +48,9 @@ def write_page(
 
 def open_studio(limits: Limits = LIMITS) -> "Studio":
     """What draws levels and films episodes. Loads JAX."""
-    from cenie.report.page.pictures import Budget, Studio
+    from cenie.report.page.pictures import Studio
 
-    return Studio(Budget(limits.picture_bytes), Budget(limits.film_bytes))
+    return Studio(limits.picture_bytes, limits.film_bytes)
 
 
 def check_installed(pictures: bool = True) -> None:
@@ -65,9 +65,10 @@ def page_html(data: dict[str, Any]) -> str:
     """The whole page."""
     plotting, program = plotly_source(), _part("page.js")
     scripts = " ".join(f"'sha256-{_digest(source)}'" for source in (plotting, program))
+    whom = "'self'" if data["live"] else "'none'"
     policy = (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
-        f"connect-src {chr(39)}{'self' if data['live'] else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
+        f"connect-src {whom}; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "POLICY": policy,
