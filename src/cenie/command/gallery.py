@@ -30,8 +30,8 @@ cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S
               [--columns N] [--out FILE.png|FILE.gif] [--fps F]
 
 draws levels side by side, as a PNG: of a DOMAIN those that a generator draws, or those of a suite; of a RUN
-the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with the most
-of it), or with --suite the held-out levels and what the student does on each
+the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with
+the most of it), or with --suite the held-out levels and what the student does on each
 with --out FILE.gif and a RUN: a film of the student on all of them
 
 LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes

@@ -66,9 +66,21 @@ def watch_command(arguments: list[str]) -> int:
         threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
         say(f"watch at {address_of(server)} (this machine only; Ctrl-C ends it)")
         sys.stdout.flush()
-        studio = None if request.no_pictures else open_studio()
+        _look(watched, request, stop)
+        server.shutdown()
+    return OK
+
+
+def _look(watched: Watched, request: WatchRequest, stop: GracefulStop) -> None:
+    """Look for news until somebody stops it."""
+    if request.no_pictures:
+        while not stop.wait(request.every):
+            watched.refresh()
+        return
+    studio = open_studio(interrupted=lambda: stop.requested)
+    from cenie.report.page.pictures import InterruptedDrawing
+
+    with contextlib.suppress(InterruptedDrawing):
         while not stop.requested:
             watched.refresh(studio)
             stop.wait(request.every)
-        server.shutdown()
-    return OK

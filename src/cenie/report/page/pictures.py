@@ -5,7 +5,7 @@ Drawing needs the domain, and so JAX; without it the page has no pictures.
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ _WIDEST = 16_000
 """Pixels of a side of a WebP picture, which can have 16,383."""
 
 
+class InterruptedDrawing(BaseException):
+    """Nobody waits for the pictures any more. No mere exception: that would count as a failed picture."""
+
+
 @dataclass
 class Budget:
     """Bytes that may be spent, and how many things were left out because they would have cost too much."""
@@ -56,8 +60,8 @@ class Studio:
     What was drawn is kept, so that a page which is made again and again draws only what is new.
     """
 
-    def __init__(self, picture_bytes: int, film_bytes: int):
-        self._limits = picture_bytes, film_bytes
+    def __init__(self, picture_bytes: int, film_bytes: int, interrupted: Callable[[], bool] = lambda: False):
+        self._limits, self._interrupted = (picture_bytes, film_bytes), interrupted
         self._opened: dict[Path, tuple[int, Run]] = {}
         self._drawn: dict[tuple[Path, str], str] = {}
         self._filmed: dict[tuple[Path, int, str], dict[str, Any]] = {}
@@ -107,7 +111,12 @@ class Studio:
             self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
         return self._opened[run.path]
 
+    def _stop_if_interrupted(self) -> None:
+        if self._interrupted():
+            raise InterruptedDrawing
+
     def _picture(self, run: LoggedRun, scene: Scene, domain: Domain) -> str | None:
+        self._stop_if_interrupted()
         key = run.path, scene.name
         if key not in self._drawn:
             level = scenes.renderer_of(domain).level(scene.level)
@@ -116,11 +125,13 @@ class Studio:
 
     def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
         newest, opened = self._open(run)
+        self._stop_if_interrupted()
         missing = [scene for scene in wanted if (run.path, newest, scene.name) not in self._filmed]
         if missing:
             with kept_programs():
                 episodes = films.record(opened.domain, opened.network, missing, LONGEST_EPISODE)
             for scene, episode in zip(missing, episodes, strict=True):
+                self._stop_if_interrupted()
                 film = films.film(opened.domain, scene, episode, most_frames=MOST_FRAMES)
                 self._filmed[run.path, newest, scene.name] = frame_strip(film)
         made = [self._filmed[run.path, newest, scene.name] for scene in wanted]

@@ -60,7 +60,7 @@ class Watched:
             return self._published
 
     def refresh(self, studio: "Studio | None" = None) -> bool:
-        """Make the page anew if a file has changed, or if there are pictures now; says whether it was made."""
+        """Make the page anew if a file has changed, or if there are pictures now; whether it was made."""
         seen = (studio is not None, *map(_fingerprint, self._paths))
         if seen == self._seen:
             return False

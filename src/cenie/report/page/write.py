@@ -46,11 +46,11 @@ def write_page(
     return out
 
 
-def open_studio(limits: Limits = LIMITS) -> "Studio":
-    """What draws levels and films episodes. Loads JAX."""
+def open_studio(limits: Limits = LIMITS, interrupted: Callable[[], bool] = lambda: False) -> "Studio":
+    """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
     from cenie.report.page.pictures import Studio
 
-    return Studio(limits.picture_bytes, limits.film_bytes)
+    return Studio(limits.picture_bytes, limits.film_bytes, interrupted)
 
 
 def check_installed(pictures: bool = True) -> None:
