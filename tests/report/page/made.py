@@ -27,7 +27,7 @@ def make_run(
     finished: bool = True,
     **more: Any,
 ) -> Path:
-    """A finished run of mazes; with a buffer of `stored` levels at each of three moments, unless that is 0."""
+    """A finished run of mazes; with a buffer of `stored` levels at each of three moments, if any."""
     directory, rng = RunDirectory(path), np.random.default_rng(seed)
     path.mkdir(parents=True)
     config = settings.to_data(preset("maze", method, "quick", {"updates": 15, "seed": seed, **more}))

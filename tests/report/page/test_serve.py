@@ -22,9 +22,11 @@ def served(watched):
     with open_server(lambda: watched.published) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def ask(port, path, method="GET", host=None):

@@ -15,7 +15,7 @@ def short(values: Any) -> list[Any]:
     return [one(value) for value in array.tolist()]
 
 
-def one(value: float) -> float | int | None:
+def one(value: float | int | None) -> float | int | None:
     """A number with few digits."""
     if value is None or not np.isfinite(value):
         return None

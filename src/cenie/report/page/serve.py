@@ -70,7 +70,8 @@ class Watched:
             groups = group_runs(opened.runs)
             data = page_data(groups, skipped=opened.skipped, studio=studio, limits=self._limits)
         except Exception as error:  # The run goes on, and so does whoever watches it.
-            data, problem = dict(self._published.data), f"The page could not be made anew: {error}"
+            problem = f"The page could not be made anew: {error}"
+            data = dict(self._published.data) or page_data([], skipped=[problem])
         number = self._published.data.get("revision", 0)
         with self._lock:
             self._published = Published({**data, "live": True, "revision": number + 1}, problem)
