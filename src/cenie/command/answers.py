@@ -4,7 +4,7 @@ import sys
 
 from cenie.run.output import printable
 
-OK, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 2, 3, 4, 5
+OK, FAILED, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 1, 2, 3, 4, 5
 
 
 def complain(message: str) -> None:

@@ -3,10 +3,13 @@
 import sys
 
 from cenie.command.answers import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
+from cenie.command.cite import cite_command
+from cenie.command.compare import compare_command
 from cenie.command.evaluate import evaluate_command
 from cenie.command.gallery import gallery_command
 from cenie.command.lists import domains_command, methods_command
 from cenie.command.play import play_command
+from cenie.command.report import report_command
 from cenie.command.train import train_command
 from cenie.command.usage import USAGE
 from cenie.command.watch import watch_command
@@ -21,6 +24,9 @@ COMMANDS = {
     "play": play_command,
     "gallery": gallery_command,
     "watch": watch_command,
+    "compare": compare_command,
+    "report": report_command,
+    "cite": cite_command,
     "methods": methods_command,
     "domains": domains_command,
 }

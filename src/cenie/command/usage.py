@@ -17,6 +17,10 @@ cenie: Unsupervised Environment Design in JAX
   cenie gallery DOMAIN|RUN [LEVEL ...] [--suite NAME] [--out FILE.png]
                                             draw levels side by side, and what the student does on them
   cenie watch RUN ... [--port N]            a page of the run in your browser, while it goes on
+  cenie report RUN ... [--out DIR]          tables, figures and a page about runs
+  cenie compare DOMAIN METHOD ... [--seeds N] [--jobs N] [--out DIR]
+                                            train methods with several seeds, evaluate, and report
+  cenie cite RUN ...                        BibTeX for the methods and domains of runs
   cenie methods                             the methods that can be trained
   cenie domains [DOMAIN]                    the domains, their generators, suites and presets
 

@@ -60,6 +60,6 @@ def _shade(colour: str, number: int, count: int) -> str:
         return colour
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
-    lightness = 0.2 + 0.6 * (number - 1) / max(count - 2, 1)
-    parts = colorsys.hls_to_rgb(hue, lightness, saturation)
+    lightness = 0.28 + 0.36 * (number - 1) / max(count - 2, 1)
+    parts = colorsys.hls_to_rgb(hue + 0.04 * number, lightness, saturation)
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)

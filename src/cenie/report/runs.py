@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from cenie import settings
+from cenie.envs.domains import DOMAINS
 from cenie.run.directory import (
     EVALUATION_COLUMNS,
     LEVEL_PLACE,
@@ -27,10 +29,15 @@ from cenie.run.directory import (
 )
 from cenie.run.durable import explain, open_regular
 from cenie.run.metrics import check_format
+from cenie.run.presets import preset
 from cenie.run.records import Snapshot, parse_levels, read_snapshot, snapshots_of
+from cenie.settings import SettingsError
+from cenie.teach.methods import METHODS
 
 PLACES = 300
 """How many points a curve has, at most."""
+LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
+"""The columns of the metrics that figures show."""
 _ROWS_AT_A_PLACE = 16
 _PLAYED_BYTES = 4 * 2**20
 _PLAYED_PLACES = 64
@@ -152,6 +159,11 @@ class LoggedRun:
             return later
         own = self.evaluations.of(suite)
         return own.where(own.cycle == own.cycle.max()) if len(own) else own
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """What figures show of `metrics.jsonl`, and `cycle`, `updates`, `env_steps`; see `read_curves`."""
+        return self.curves(LOGGED)
 
     def curves(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Columns of `metrics.jsonl`, with `cycle`, `updates` and `env_steps`; see `read_curves`."""
@@ -379,45 +391,73 @@ def _pieces(file: io.BufferedReader, size: int, limit: int) -> Iterator[bytes]:
 
 
 def group_runs(runs: Iterable[LoggedRun]) -> list[Group]:
-    """Runs by domain and method, and by settings where these differ, in the order in which they came.
+    """Runs by domain and method, and by settings where these differ.
 
-    The label of a group is its method, followed by the settings in which groups of the method differ.
+    The label of a group is its method, followed by the settings in which it differs from other groups of the
+    method; those that are as in the preset are left out, if that does not make two labels the same.
     """
     found: dict[str, list[LoggedRun]] = {}
     for run in runs:
         found.setdefault(json.dumps(_identity(run), sort_keys=True), []).append(run)
-    groups = sorted(found.values(), key=lambda each: (each[0].domain, each[0].method))
-    result: list[Group] = []
-    for members in groups:
-        first = members[0]
-        same = [other[0] for other in groups if _method_of(other[0]) == _method_of(first)]
-        label = _label(first, same)
-        taken = [group.label for group in result if group.domain == first.domain]
-        if label in taken:
-            label = f"{label} ({sum(each.startswith(label) for each in taken) + 1})"
+    kinds: dict[tuple[str, str], list[list[LoggedRun]]] = {}
+    for members in found.values():
         ordered = sorted(members, key=lambda run: (run.seed, str(run.path)))
-        result.append(Group(first.domain, first.method, label, tuple(ordered)))
+        kinds.setdefault((ordered[0].domain, ordered[0].method), []).append(ordered)
+    order = list(METHODS)
+    result: list[Group] = []
+    for domain, method in sorted(
+        kinds, key=lambda kind: (kind[0], order.index(kind[1]) if kind[1] in order else len(order), kind[1])
+    ):
+        members = kinds[domain, method]
+        labels = _labels([each[0] for each in members])
+        named = sorted(zip(labels, members), key=lambda pair: (len(pair[0]), pair[0]))
+        result += [Group(domain, method, label, tuple(each)) for label, each in named]
     return result
-
-
-def _method_of(run: LoggedRun) -> tuple[str, str]:
-    return run.domain, run.method
 
 
 def _identity(run: LoggedRun) -> dict[str, Any]:
     return {path: value for path, value in flat(run.config) if path.split(".", 1)[0] not in _NOT_GROUPED_BY}
 
 
-def _label(run: LoggedRun, same: list[LoggedRun]) -> str:
-    """The method, and what tells it from others of the method."""
-    own, others = _identity(run), [_identity(other) for other in same]
-    differing = [path for path in own if any(other.get(path) != own[path] for other in others)]
+def _labels(runs: Sequence[LoggedRun]) -> list[str]:
+    """A label for each group of one method, given by its first run; no two are the same."""
+    every = [_identity(run) for run in runs]
+    usual = _usual(runs[0])
+    differing = [
+        [path for path in own if any(other.get(path) != own[path] for other in every)] for own in every
+    ]
+    short = [
+        _label(runs[0].method, own, [path for path in paths if own[path] != usual.get(path)])
+        for own, paths in zip(every, differing)
+    ]
+    if len(set(short)) == len(short):
+        return short
+    long = [_label(runs[0].method, own, paths) for own, paths in zip(every, differing)]
+    return [
+        f"{label} ({long[:at].count(label) + 1})" if long.count(label) > 1 else label
+        for at, label in enumerate(long)
+    ]
+
+
+def _usual(run: LoggedRun) -> dict[str, Any]:
+    """The settings of the run's preset; none of a domain that is not ours, or of a preset that is gone."""
+    if run.domain not in DOMAINS:
+        return {}
+    try:
+        config = preset(run.domain, run.method, run.config.get("preset"))
+    except SettingsError:
+        return {}
+    return dict(flat(json.loads(json.dumps(settings.to_data(config)))))
+
+
+def _label(method: str, own: dict[str, Any], differing: Sequence[str]) -> str:
+    """The method, and what tells the group from others of the method."""
     named = [path for path in differing if FOLLOWS.get(path) not in differing]
     # The kind of a group of settings says more than the settings that only this kind has.
     named.sort(key=lambda path: not path.endswith(".kind"))
     parts = [_part(path, own[path]) for path in named[:_NAMED_SETTINGS] if own[path] != []]
     more = [f"and {len(named) - _NAMED_SETTINGS} more"] if len(named) > _NAMED_SETTINGS else []
-    return ", ".join([run.method, *parts, *more])
+    return ", ".join([method, *parts, *more])
 
 
 def _part(path: str, value: Any) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 Scores = np.ndarray
-Statistic = Callable[[np.ndarray], np.ndarray]
+Values = np.ndarray | np.floating[Any]
+"""A number for each array of scores; one number for one array."""
+Statistic = Callable[[np.ndarray], Values]
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -33,7 +35,7 @@ class Estimate:
     high: float
 
 
-def iqm(scores: Scores) -> np.ndarray:
+def iqm(scores: Scores) -> Values:
     """Inter-quartile mean: of all scores of all runs, without the lowest and the highest quarter."""
     flat = np.sort(_merged(scores), axis=-1)
     count = flat.shape[-1]
@@ -41,22 +43,22 @@ def iqm(scores: Scores) -> np.ndarray:
     return flat[..., cut : count - cut].mean(axis=-1)
 
 
-def median(scores: Scores) -> np.ndarray:
+def median(scores: Scores) -> Values:
     """The median over tasks of the mean over runs."""
     return np.median(np.mean(scores, axis=-2), axis=-1)
 
 
-def mean(scores: Scores) -> np.ndarray:
+def mean(scores: Scores) -> Values:
     """The mean over tasks of the mean over runs."""
     return np.mean(scores, axis=(-2, -1))
 
 
-def optimality_gap(scores: Scores, target: float = 1.0) -> np.ndarray:
+def optimality_gap(scores: Scores, target: float = 1.0) -> Values:
     """By how much scores miss a target beyond which improvements do not count; lower is better."""
     return target - np.minimum(scores, target).mean(axis=(-2, -1))
 
 
-def cvar(scores: Scores, worst: float = WORST) -> np.ndarray:
+def cvar(scores: Scores, worst: float = WORST) -> Values:
     """The mean score on the worst part of the levels, level by level, averaged over runs.
 
     The conditional value at risk of the score of a level: every run has worst levels of its own, and the
@@ -68,7 +70,7 @@ def cvar(scores: Scores, worst: float = WORST) -> np.ndarray:
     return ((ordered * weights).sum(axis=-1) / weights.sum()).mean(axis=-1)
 
 
-def probability_of_improvement(scores: Scores, others: Scores) -> np.ndarray:
+def probability_of_improvement(scores: Scores, others: Scores) -> Values:
     """How probable it is that a run is better than one of the others on a task: the mean over tasks.
 
     Pairs that are equal count half (Mann and Whitney's U statistic over the number of pairs).
@@ -94,16 +96,23 @@ AGGREGATES: dict[str, Statistic] = {
 }
 """The statistics of a table, by their names."""
 
+OF_WHOLE_RUNS = (cvar,)
+"""Statistics of each run by itself: mixing levels of different runs would give every resample worse ones."""
+
 
 def _merged(scores: Scores) -> np.ndarray:
     return scores.reshape(*scores.shape[:-2], -1)
 
 
 def resample_indices(
-    rng: np.random.Generator, runs: int, tasks: int, *, resamples: int = RESAMPLES
+    rng: np.random.Generator, runs: int, tasks: int, *, resamples: int = RESAMPLES, whole: bool = False
 ) -> np.ndarray:
-    """Which runs a stratified bootstrap draws for each task, with replacement: [resamples, runs, tasks]."""
-    return rng.integers(0, runs, (resamples, runs, tasks))
+    """Which runs a stratified bootstrap draws for each task, with replacement: [resamples, runs, tasks].
+
+    With `whole` all tasks draw the same runs.
+    """
+    drawn = rng.integers(0, runs, (resamples, runs, 1 if whole else tasks))
+    return np.broadcast_to(drawn, (resamples, runs, tasks))
 
 
 def resampled(scores: Scores, indices: np.ndarray) -> np.ndarray:
@@ -121,7 +130,7 @@ def estimate(
 ) -> Estimate:
     """A statistic of scores [runs, tasks] with its percentile interval, by a bootstrap over the runs.
 
-    It is stratified: each task draws runs of its own.
+    It is stratified, each task draws runs of its own, but for the statistics in `OF_WHOLE_RUNS`.
     """
     value = float(statistic(scores))
     if len(scores) < 2:
@@ -135,11 +144,16 @@ def bootstrap(
     scores: Scores, statistic: Statistic, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
     """The statistic of each resample: [resamples, ...]."""
-    rng = np.random.default_rng(seed)
+    rng, whole = np.random.default_rng(seed), statistic in OF_WHOLE_RUNS
     size = max(1, _CHUNK // max(scores.size, 1))
     parts = [
-        statistic(
-            resampled(scores, resample_indices(rng, *scores.shape, resamples=min(size, resamples - at)))
+        np.asarray(
+            statistic(
+                resampled(
+                    scores,
+                    resample_indices(rng, *scores.shape, resamples=min(size, resamples - at), whole=whole),
+                )
+            )
         )
         for at in range(0, resamples, size)
     ]
@@ -167,7 +181,7 @@ def estimate_improvement(
         sides = [
             resampled(side, resample_indices(rng, *side.shape, resamples=count)) for side in (scores, others)
         ]
-        parts.append(probability_of_improvement(*sides))
+        parts.append(np.asarray(probability_of_improvement(*sides)))
     low, high = interval(np.concatenate(parts))
     return Estimate(value, float(low), float(high))
 
