@@ -145,7 +145,7 @@ def desktop(browser, page):
 
 
 def test_the_page_opens_from_disk_with_all_its_parts(desktop):
-    assert desktop.text("title") == "DR, PLR-CENIE, PLR⊥ on maze"
+    assert desktop.text("title") == "DR, PLR⊥, PLR-CENIE on maze"
     for name in ("curriculum", "held-out", "curves", "levels", "runs", "notes"):
         assert desktop.at(name).is_displayed()
     # The method with novelty is shown first, at the end of its training.
@@ -193,16 +193,16 @@ def test_the_legend_filters_methods(desktop):
     names = (
         "return document.getElementById('curve-plot').data.map((each) => each.name).filter((each) => each)"
     )
-    assert desktop.script(names) == ["DR", "PLR-CENIE", "PLR⊥"]
+    assert desktop.script(names) == ["DR", "PLR⊥", "PLR-CENIE"]
     # One group has two runs, and so a band.
     assert desktop.script("return document.getElementById('curve-plot').data.length") == 4
     boxes = desktop.driver.find_elements(By.CSS_SELECTOR, "#legend input")
     boxes[0].click()
-    assert desktop.script(names) == ["PLR-CENIE", "PLR⊥"]
+    assert desktop.script(names) == ["PLR⊥", "PLR-CENIE"]
     assert desktop.at("level-plot").get_attribute("data-shown") == "2"
     assert "DR" not in desktop.text("overall").split()
     boxes[0].click()
-    assert desktop.script(names) == ["DR", "PLR-CENIE", "PLR⊥"]
+    assert desktop.script(names) == ["DR", "PLR⊥", "PLR-CENIE"]
     desktop.choose("curve-x", "env_steps")
     assert desktop.script("return document.getElementById('curve-plot').data[0].x[1]") == 10_000
     desktop.choose("statistic", "mean")

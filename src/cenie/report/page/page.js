@@ -339,7 +339,8 @@
     const order = frame.levels.map((_, place) => place).filter((place) => values[place] !== null).sort((one, two) => values[one] - values[two]);
     if (!order.length) return;
     const now = order.findIndex((place) => frame.levels[place] === chosen.level);
-    const next = now < 0 ? (step > 0 ? 0 : order.length - 1) : Math.min(order.length - 1, Math.max(0, now + step));
+    const start = now >= 0 ? now : step > 0 ? -1 : order.length;
+    const next = Math.min(order.length - 1, Math.max(0, start + step));
     select(frame.levels[order[next]], false);
   }
 
