@@ -12,6 +12,7 @@ from cenie.command.play import play_command
 from cenie.command.report import report_command
 from cenie.command.train import train_command
 from cenie.command.usage import USAGE
+from cenie.command.watch import watch_command
 from cenie.run.directory import RunDirectoryError
 from cenie.run.durable import WriteError
 from cenie.run.output import printable
@@ -22,6 +23,7 @@ COMMANDS = {
     "evaluate": evaluate_command,
     "play": play_command,
     "gallery": gallery_command,
+    "watch": watch_command,
     "compare": compare_command,
     "report": report_command,
     "cite": cite_command,

@@ -29,13 +29,13 @@ cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [
 cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
               [--columns N] [--out FILE.png|FILE.gif] [--fps F]
 
-draws levels side by side, as a PNG: of a DOMAIN those that a generator draws, or those of a suite; of a RUN the
-stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with the most of it),
-or with --suite the held-out levels and what the student does on each
+draws levels side by side, as a PNG: of a DOMAIN those that a generator draws, or those of a suite; of a RUN
+the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with
+the most of it), or with --suite the held-out levels and what the student does on each
 with --out FILE.gif and a RUN: a film of the student on all of them
 
-LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes a
-drawing of # . G and > v < ^
+LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes
+a drawing of # . G and > v < ^
 """
 
 
@@ -129,10 +129,10 @@ def _check(wanted: Wanted) -> None:
         problems.append(Problem(chosen[1], f"contradicts --{chosen[0]}"))
     if problems:
         raise SettingsError(problems)
-    needs_student = wanted.film or request.suite is not None
-    if wanted.run is not None and needs_student and wanted.config is not None:
-        if not check_checkpoints(wanted.config, RunDirectory(wanted.run)):
-            raise RunDirectoryError(f"{wanted.run} has no checkpoint yet: there is no student to play with")
+    if wanted.run is None or wanted.config is None or not (wanted.film or request.suite):
+        return
+    if not check_checkpoints(wanted.config, RunDirectory(wanted.run)):
+        raise RunDirectoryError(f"{wanted.run} has no checkpoint yet: there is no student to play with")
 
 
 def _drawn(wanted: Wanted) -> bytes:
@@ -179,7 +179,7 @@ def _scenes(domain: "Domain", wanted: Wanted) -> "Sequence[Scene]":
     stored = scenes.best_stored_scenes(domain, wanted.run, request.by or "probability", request.count)
     if not stored:
         raise RunDirectoryError(
-            f"{wanted.run} has stored no levels (no snapshot of a level buffer); --suite NAME draws held-out ones"
+            f"{wanted.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
         )
     return stored
 
@@ -195,6 +195,7 @@ def _named(domain: "Domain", wanted: Wanted, level: str | Drawing, suites: list[
 
 
 def _columns(count: int, shape: tuple[int, ...]) -> int:
-    """As many in a row as make the sheet about as wide as high."""
+    """As many in a row as make the sheet somewhat wider than high, and its last row as full as may be."""
     height, width = shape[:2]
-    return max(1, min(count, round((count * height / width) ** 0.5 * 1.2)))
+    wanted = max(1, min(count, round((count * height / width) ** 0.5 * 1.3)))
+    return min(range(wanted, min(count, wanted + 2) + 1), key=lambda columns: -count % columns)

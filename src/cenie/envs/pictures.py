@@ -49,8 +49,8 @@ def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
 def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_second: int | float = 25) -> bytes:
     """The frames as the bytes of a GIF file that repeats for ever.
 
-    A GIF has at most 256 colours: those that are most frequent, and for all others the nearest of them. Of each
-    frame only the rectangle is stored in which it differs from the one before.
+    A GIF has at most 256 colours: those that are most frequent, and for all others the nearest of them. Of
+    each frame only the rectangle is stored in which it differs from the one before.
     """
     _, height, width, _ = frames.shape
     palette, numbers = _quantised(frames)
@@ -74,7 +74,7 @@ def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_secon
 def _changed(
     before: UInt8[np.ndarray, "height width"], now: UInt8[np.ndarray, "height width"]
 ) -> tuple[int, int, UInt8[np.ndarray, "_ _"]]:
-    """The rectangle in which two pictures differ, at least one pixel: its top, its left side, what is there."""
+    """The rectangle in which two pictures differ, at least one pixel: top, left side, what is there."""
     differs = before != now
     rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
     top, bottom = (rows[0], rows[-1] + 1) if len(rows) else (0, 1)

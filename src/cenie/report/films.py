@@ -24,7 +24,7 @@ MOST_FRAMES = 400
 """Pictures of one film; of longer episodes every second state is shown, or every third, ..."""
 MOST_BYTES = 2**28
 """Of all pictures of one film in memory."""
-SLOWEST, FASTEST, SECONDS = 6, 25, 6
+SLOWEST, FASTEST, SECONDS = 6.0, 25.0, 6.0
 """Pictures per second, and how long a short film is to last."""
 
 

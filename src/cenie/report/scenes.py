@@ -3,6 +3,7 @@
 Everything goes through `Domain`, so that it works for every domain that has pictures.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,11 +141,16 @@ def newest_snapshot(path: Path) -> Snapshot | None:
 
 def buffer_scenes(domain: Domain, buffer: dict[str, np.ndarray], rows: Iterable[int]) -> Iterator[Scene]:
     """Levels of a buffer of a snapshot, by their rows. The key of an episode is made of the level's id."""
-    like = jax.eval_shape(domain.generator("random"), jax.random.key(0))
-    levels = levels_of_snapshot(buffer, like)
+    levels = levels_of_snapshot(buffer, _like(domain))
     for row in rows:
         number = int(buffer["id"][row])
         yield Scene(f"level {number}", _row(levels, int(row)), domain.environment, jax.random.key(number))
+
+
+@functools.lru_cache(maxsize=8)
+def _like(domain: Domain) -> Level:
+    """What a level of the domain is made of."""
+    return jax.eval_shape(domain.generator("random"), jax.random.key(0))
 
 
 def _row(levels: Level, number: int) -> Level:
