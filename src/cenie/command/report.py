@@ -8,6 +8,7 @@ from pathlib import Path
 from cenie import settings
 from cenie.command.answers import OK, say
 from cenie.command.options import directory_option, parse, plain
+from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
 from cenie.run.devices import show_devices
 from cenie.settings import Problem, SettingsError, setting
@@ -63,6 +64,7 @@ def check_installed() -> None:
     if missing:
         message = f"needs {', '.join(missing)}: pip install 'cenie[report]'"
         raise SettingsError([Problem("report", message)])
+    check_page()
 
 
 def default_directory(paths: list[Path]) -> Path:
