@@ -9,15 +9,15 @@ METHOD ?= plr-cenie
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: train test test-all lint benchmark clean
+.PHONY: train test test-all lint browser benchmark clean
 
 train: $(VENV)/core
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) $(ARGS)
 
-test: lint
+test: lint browser
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
-test-all: lint
+test-all: lint browser
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(VENV)/dev
@@ -25,6 +25,16 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonversion 3.11
 	$(BIN)/pyright --pythonversion 3.14
+
+# The page is tried in a real browser. Without one its tests are skipped, and with CI=true they fail.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver fonts-dejavu-core \
+	    >/dev/null || echo "chromium could not be installed: the page will not be tried in a browser"; \
+	else \
+	  echo "no chromium here: the page will not be tried in a browser (apt-get install chromium chromium-driver)"; \
+	fi
 
 benchmark: $(VENV)/dev
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,benchmark]'

@@ -23,7 +23,7 @@ from typing import Any
 
 from cenie.run.compilation import VARIABLE
 
-COMMAND = "import sys; from cenie.run.entry import main; sys.argv[0] = 'cenie'; main()"
+COMMAND = "import sys; from cenie.command.entry import main; sys.argv[0] = 'cenie'; main()"
 PATIENCE = 600.0
 """Seconds."""
 

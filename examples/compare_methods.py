@@ -57,7 +57,7 @@ def train_and_evaluate(directory, recipe, seed, updates):
 def cenie(directory, arguments):
     with directory.with_name(f"{directory.name}.log").open("a") as log:
         subprocess.run(
-            [sys.executable, "-m", "cenie.run.cli", *arguments], stdout=log, stderr=log, check=True
+            [sys.executable, "-m", "cenie.command.cli", *arguments], stdout=log, stderr=log, check=True
         )
 
 

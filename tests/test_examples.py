@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 
 import cenie
-from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.dynamics import FORWARD, Maze
-from cenie.envs.maze.level import make_level
-from cenie.run import cli
+from cenie.command import cli
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -111,26 +108,6 @@ def test_methods_are_compared_by_the_scores_of_their_suites(tmp_path):
     assert load("compare_methods").score(tmp_path, "far") == pytest.approx(0.75)
 
 
-class Walker:
-    """A student that walks ahead."""
-
-    def initial_memory(self, count):
-        return ()
-
-    def step(self, memory, observation, start):
-        return (), SimpleNamespace(policy=SimpleNamespace(sample=lambda key: jnp.array([FORWARD])))
-
-
-@pytest.mark.parametrize(("goal", "end"), [((2, 0), (2, 0, 0)), ((0, 1), (3, 0, 0))])
-def test_a_drawn_path_ends_on_the_goal_if_it_was_reached(monkeypatch, goal, end):
-    level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
-    follow = load("draw_paths").follow
-    monkeypatch.setattr(jax, "jit", lambda function: function)  # `Walker` decides without arrays
-    path = follow(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
-    assert path[0] == (0, 0, 0)
-    assert path[-1] == end
-
-
 def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = load("does_novelty_help")
@@ -169,10 +146,3 @@ def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_pa
     printed = capsys.readouterr().out
     assert "| minus plr-robust, seed by seed | seeds | cenie8 |" in printed
     assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
-
-
-@pytest.mark.parametrize(("goal", "length"), [((2, 0), 2), ((0, 1), 5)])
-def test_a_film_ends_with_the_episode(goal, length):
-    level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
-    states = load("film_episode").episode_states(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
-    assert states.position[:, 0].tolist() == [0, 1, 2, 3, 3][:length]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cenie.run import cli
+from cenie.command import cli
 from cenie.run.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files
 

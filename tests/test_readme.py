@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cenie.command import cli
 from cenie.envs.domains import DOMAINS
-from cenie.run import cli
 from cenie.run.presets import preset
 from cenie.teach.methods import METHODS
 

@@ -17,7 +17,8 @@ import pytest
 from rich.console import Console
 
 from cenie import settings
-from cenie.run import cli, evaluate_run, manifest
+from cenie.command import cli
+from cenie.run import evaluate_run, manifest
 from cenie.run import train as training
 from cenie.run.config import MAY_CHANGE_ON_RESUME, load_config
 from cenie.run.continuation import check_checkpoints, decay_note, read_facts, updates_done, with_decay
@@ -97,7 +98,7 @@ def forge_facts(path: Path, change: Callable[[dict[str, Any]], object], step: in
 def without_jax(*arguments: object) -> tuple[int, str]:
     """Exit code and output of a command line that must not load JAX."""
     code = (
-        "import sys; from cenie.run.cli import run; code = run(sys.argv[1:]); "
+        "import sys; from cenie.command.cli import run; code = run(sys.argv[1:]); "
         "assert 'jax' not in sys.modules, 'JAX was loaded'; sys.exit(code)"
     )
     command = [sys.executable, "-c", code, *map(str, arguments)]

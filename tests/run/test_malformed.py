@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cenie import settings
+from cenie.command.cli import BAD_INPUT, CANNOT_WRITE, REFUSED, run
 from cenie.run import memory
-from cenie.run.cli import BAD_INPUT, CANNOT_WRITE, REFUSED, run
 from tests.tiny import tiny
 
 HUGE = "1000000000000"
@@ -321,7 +321,7 @@ class NoJax(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, NoJax())
 sys.modules["wandb"] = None
 from cenie.run import memory
-from cenie.run.cli import run
+from cenie.command.cli import run
 
 memory.memory_size = lambda: 64 * 10**9
 

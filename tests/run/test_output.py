@@ -14,7 +14,7 @@ from cenie.run.directory import read_json, write_json
 from cenie.run.output import Expendable, printable
 from tests.tiny import tiny
 
-CENIE = [sys.executable, "-m", "cenie.run.cli"]
+CENIE = [sys.executable, "-m", "cenie.command.cli"]
 
 
 class Failing(io.StringIO):

@@ -11,8 +11,8 @@ import pytest
 
 import cenie
 from cenie import settings
+from cenie.command import cli
 from cenie.envs import foreign
-from cenie.run import cli
 from cenie.run.checkpoint import digest
 from cenie.run.config import load_config
 from cenie.run.directory import write_json

@@ -88,7 +88,7 @@ def test_a_signal_while_jax_is_loading_ends_quietly(
     (tmp_path / "jax.py").write_text('import time\nprint("loading", flush=True)\ntime.sleep(600)\n')
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
-        [sys.executable, "-m", "cenie.run.cli", "train", "maze", "dr", "--out", tmp_path / "run"],
+        [sys.executable, "-m", "cenie.command.cli", "train", "maze", "dr", "--out", tmp_path / "run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

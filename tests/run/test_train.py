@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from cenie import settings
-from cenie.run import cli
+from cenie.command import cli
 from cenie.run import train as training
 from cenie.run.build import build
 from cenie.run.checkpoint import CheckpointError, load_newest
@@ -239,7 +239,7 @@ def test_training_stops_when_the_student_diverges(tmp_path, monkeypatch):
 
 def _command(*arguments: object) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "cenie.run.cli", *map(str, arguments)],
+        [sys.executable, "-m", "cenie.command.cli", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -220,6 +220,8 @@ class Domain:
     to_json: Callable[[Level], Any] | None = None
     from_json: Callable[[Any], Level] | None = None
     """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    from_text: Callable[[str], Level] | None = None
+    """The level of a drawing in characters, if levels can be drawn so; raises `ValueError` likewise."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named sets of settings by their dotted paths, for domains outside of the library; the first is the
     usual one. A domain without any gets one that fits every domain."""

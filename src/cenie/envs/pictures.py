@@ -49,7 +49,8 @@ def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
 def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_second: int | float = 25) -> bytes:
     """The frames as the bytes of a GIF file that repeats for ever.
 
-    A GIF has at most 256 colours: those that are most frequent, and for all others the nearest of them.
+    A GIF has at most 256 colours: those that are most frequent, and for all others the nearest of them. Of
+    each frame only the rectangle is stored in which it differs from the one before.
     """
     _, height, width, _ = frames.shape
     palette, numbers = _quantised(frames)
@@ -58,13 +59,27 @@ def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_secon
     parts = [b"GIF89a", struct.pack("<HHBBB", width, height, 0xF7, 0, 0), colours.tobytes()]
     parts.append(b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00")
     hundredths = max(2, round(100 / frames_per_second))  # programs that show films distrust shorter times
-    for frame in numbers:
-        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 0, hundredths, 0, 0))
-        parts.append(b"\x2c" + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\x08")
-        data = _compressed(frame.tobytes())
+    for number, frame in enumerate(numbers):
+        top, left, changed = _changed(numbers[number - 1], frame) if number else (0, 0, frame)
+        size = changed.shape[::-1]
+        # Left in place (4), so that the next one is painted over it.
+        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 4, hundredths, 0, 0))
+        parts.append(b"\x2c" + struct.pack("<HHHHB", left, top, *size, 0) + b"\x08")
+        data = _compressed(changed.tobytes())
         parts += [bytes([len(data[at : at + 255])]) + data[at : at + 255] for at in range(0, len(data), 255)]
         parts.append(b"\x00")
     return b"".join([*parts, b"\x3b"])
+
+
+def _changed(
+    before: UInt8[np.ndarray, "height width"], now: UInt8[np.ndarray, "height width"]
+) -> tuple[int, int, UInt8[np.ndarray, "_ _"]]:
+    """The rectangle in which two pictures differ, at least one pixel: top, left side, what is there."""
+    differs = before != now
+    rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
+    top, bottom = (rows[0], rows[-1] + 1) if len(rows) else (0, 1)
+    left, right = (columns[0], columns[-1] + 1) if len(columns) else (0, 1)
+    return int(top), int(left), now[top:bottom, left:right]
 
 
 def _quantised(

@@ -199,8 +199,8 @@ def free_name(base: Path) -> Path:
 def config_hash(data: Any, ignore: Iterable[str] = ()) -> str:
     """SHA-256 of plain settings; `ignore` names dotted paths (a setting or a whole group) left out."""
     ignored = tuple(ignore)
-    flat = {path: value for path, value in _flat(data) if not _is_within(path, ignored)}
-    text = json.dumps(flat, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    counted = {path: value for path, value in flat(data) if not _is_within(path, ignored)}
+    text = json.dumps(counted, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -212,7 +212,7 @@ def differing_settings(
     `only` names the dotted paths to look at, if not all.
     """
     ignored, wanted = tuple(ignore), None if only is None else tuple(only)
-    ours, theirs = dict(_flat(saved)), dict(_flat(now))
+    ours, theirs = dict(flat(saved)), dict(flat(now))
     lines = []
     for path in sorted(ours.keys() | theirs.keys()):
         if _is_within(path, ignored) or not (wanted is None or _is_within(path, wanted)):
@@ -225,10 +225,11 @@ def differing_settings(
     return lines
 
 
-def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of plain settings with its dotted path."""
     if isinstance(data, Mapping) and data:
         for name, value in data.items():
-            yield from _flat(value, f"{path}.{name}" if path else str(name))
+            yield from flat(value, f"{path}.{name}" if path else str(name))
     else:
         yield path, data
 

@@ -1,6 +1,7 @@
 """Play held-out levels with a fixed student: one episode per level, actions sampled, no learning."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -34,6 +35,19 @@ class _Play(eqx.Module):
     length: Int[Array, " n"]
 
 
+@dataclass(frozen=True)
+class Episode:
+    """One episode as it went: its states on the host, from the first to the last, along a leading axis.
+
+    There is one state more than there were steps, unless the episode was cut because it took too long.
+    """
+
+    states: EnvState
+    episode_return: float
+    solved: bool
+    length: int
+
+
 def evaluate(
     domain: Domain,
     network: Network,
@@ -52,9 +66,9 @@ def evaluate(
     which bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished,
     total)` is called now and then.
     """
-    environment = _environment(domain, suite)
+    environment = environment_of(domain, suite)
     labels, levels = suite.draw(seed, episodes)
-    keys = _episode_keys(seed, len(labels), episodes)
+    keys = episode_keys(seed, len(labels), episodes)
     results = play_once(
         environment,
         network,
@@ -120,13 +134,46 @@ def _play_chunk(
     prepared = _prepare(environment, levels, mesh)
     play = _begin(environment, network, prepared, keys, mesh)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
-        play = _segment(environment, network, prepared, keys, play, mesh=mesh)
+        play, _ = _segment(environment, network, prepared, keys, play, mesh=mesh)
         running = int(np.sum(devices.to_host(play.running)[:count]))
         progress(count - running)
         if running == 0:
             break
     results = devices.to_host((play.total, play.solved, play.length))
     return tuple(array[:count] for array in results)
+
+
+def record_episodes(
+    environment: Environment,
+    network: Network,
+    levels: Level,
+    *,
+    keys: Key[Array, " n"],
+    longest: int = LONGEST_EPISODE,
+) -> list[Episode]:
+    """One episode on each of the stacked levels with all its states, for pictures; one key per level.
+
+    With the keys of an evaluation these are the episodes that it counted, but for the last bits of sums.
+    """
+    prepared = _prepare(environment, levels, None)
+    play = _begin(environment, network, prepared, keys, None)
+    parts = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], play.state)]
+    for _ in range(0, longest, SEGMENT):
+        play, states = _segment(environment, network, prepared, keys, play, mesh=None, keep_states=True)
+        parts.append(jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, 1), states))
+        if not np.any(play.running):
+            break
+    states = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+    results = zip(*map(np.asarray, (play.total, play.solved, play.length)), strict=True)
+    return [
+        Episode(
+            jax.tree.map(lambda leaf, row=row, end=length + 1: leaf[row, :end], states),
+            float(total),
+            bool(solved),
+            int(length),
+        )
+        for row, (total, solved, length) in enumerate(results)
+    ]
 
 
 def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
@@ -152,7 +199,7 @@ def suite_mean(scores: Mapping[str, float]) -> float:
     return float(np.mean(list(scores.values())))
 
 
-def _environment(domain: Domain, suite: Suite) -> Environment:
+def environment_of(domain: Domain, suite: Suite) -> Environment:
     """Where the suite is played; a student must be able to read and to act there."""
     if suite.environment is None:
         return domain.environment
@@ -165,7 +212,7 @@ def _environment(domain: Domain, suite: Suite) -> Environment:
     return suite.environment
 
 
-def _episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
+def episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     """A key for each episode that depends on the entry and the episode, not on how many there are."""
     number = jnp.arange(count)
     entries = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), number // episodes)
@@ -208,8 +255,11 @@ def _segment(
     play: _Play,
     *,
     mesh: Mesh | None,
-) -> _Play:
-    def body(play: _Play, _: None) -> tuple[_Play, None]:
+    keep_states: bool = False,
+) -> tuple[_Play, EnvState | None]:
+    """Go on for some steps; with the states that they led to, [steps, n, ...], if those are asked for."""
+
+    def body(play: _Play, _: None) -> tuple[_Play, EnvState | None]:
         memory, decision = network.step(play.memory, play.observation, play.start)
         action_keys, step_keys = jnp.moveaxis(
             jax.vmap(jax.random.split)(_keys_of_step(keys, play.length + 1)), 1, 0
@@ -227,9 +277,10 @@ def _segment(
             total=play.total + jnp.where(play.running, step.reward, 0.0),
             solved=play.solved | (play.running & step.solved),
             length=play.length + play.running,
-        ), None
+        ), (step.state if keep_states else None)
 
-    return devices.split(mesh, jax.lax.scan(body, play, length=SEGMENT)[0])
+    play, states = jax.lax.scan(body, play, length=SEGMENT)
+    return devices.split(mesh, play), states
 
 
 def _keys_of_step(keys: Key[Array, " n"], step: Array | int) -> Key[Array, " n"]:

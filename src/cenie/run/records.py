@@ -154,6 +154,11 @@ def read_levels(path: Path) -> dict[str, np.ndarray]:
         content = read_limited(path, _LARGEST_TABLE)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
+    return parse_levels(path, content)
+
+
+def parse_levels(path: Path, content: bytes) -> dict[str, np.ndarray]:
+    """The columns of the text of `levels.csv`, or of a part of it with its first line; see `read_levels`."""
     header, _, body = content[: content.rfind(b"\n") + 1].partition(b"\n")
     try:
         names = header.decode().split(",")

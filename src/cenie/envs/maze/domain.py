@@ -8,7 +8,7 @@ from cenie.envs.maze.config import BUDGETS, MazeConfig
 from cenie.envs.maze.design import maze_design
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
-from cenie.envs.maze.formats import from_json, to_json
+from cenie.envs.maze.formats import from_json, from_text, to_json
 from cenie.envs.maze.generate import generate
 from cenie.envs.maze.level import encoding, stack_levels, statistics
 from cenie.envs.maze.render import episode_frames, render
@@ -29,6 +29,7 @@ def maze_domain(config: MazeConfig) -> Domain:
         stack=stack_levels,
         to_json=to_json,
         from_json=from_json,
+        from_text=from_text,
         design=partial(maze_design, config),
         tasks=task_space(config),
         encoding=encoding,

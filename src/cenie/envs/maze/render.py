@@ -21,34 +21,57 @@ def render(
     `path` lists (x, y, direction) of the agent over time: the visited tiles are dotted, and the triangle
     stands at the last entry instead of the start.
     """
-    walls = np.pad(np.asarray(level.wall_map), 1, constant_values=True)
-    image = np.empty((*(side * tile for side in walls.shape), 3), np.uint8)
-    image[:] = _FLOOR
-    image[::tile], image[:, ::tile] = _GRID, _GRID
-    image[np.kron(walls, np.ones((tile, tile), bool))] = _WALL
-    y, x = np.mgrid[:tile, :tile]
-    # Tile coordinates of the pixel centres, from -1 to 1.
-    across, down = (2 * x + 1) / tile - 1, (2 * y + 1) / tile - 1
-
-    def paint(position: Position, mask: np.ndarray, colour: tuple[int, int, int]) -> None:
-        top, left = (int(position[1]) + 1) * tile, (int(position[0]) + 1) * tile
-        image[top : top + tile, left : left + tile][mask] = colour
-
-    paint(np.asarray(level.goal), (x > 0) & (y > 0), _GOAL)
+    canvas = _Canvas(level, tile)
     pose = (int(level.start[0]), int(level.start[1]), int(level.direction))
     for pose in path:
-        paint(pose, across**2 + down**2 < 0.12, _PATH)
-    ahead_x, ahead_y = DIRECTIONS[pose[2]]
-    forward, sideways = across * ahead_x + down * ahead_y, across * ahead_y - down * ahead_x
-    paint(pose, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
-    return image
+        canvas.dot(pose)
+    return canvas.with_agent(pose)
 
 
 def episode_frames(level: MazeLevel, states: MazeState) -> UInt8[np.ndarray, "time height width 3"]:
     """A picture for each state of an episode, with the path so far."""
-    places, directions = np.asarray(states.position), np.asarray(states.direction)
-    path = [(int(x), int(y), int(direction)) for (x, y), direction in zip(places, directions, strict=True)]
-    return np.stack([render(level, path[: now + 1]) for now in range(len(path))])
+    canvas, frames = _Canvas(level, 16), []
+    for (x, y), direction in zip(np.asarray(states.position), np.asarray(states.direction), strict=True):
+        pose = (int(x), int(y), int(direction))
+        canvas.dot(pose)
+        frames.append(canvas.with_agent(pose))
+    return np.stack(frames)
+
+
+class _Canvas:
+    """A picture of a level that fills with the path of the agent."""
+
+    def __init__(self, level: MazeLevel, tile: int):
+        walls = np.pad(np.asarray(level.wall_map), 1, constant_values=True)
+        self._image = np.empty((*(side * tile for side in walls.shape), 3), np.uint8)
+        self._image[:] = _FLOOR
+        self._image[::tile], self._image[:, ::tile] = _GRID, _GRID
+        self._image[np.kron(walls, np.ones((tile, tile), bool))] = _WALL
+        self._tile = tile
+        y, x = np.mgrid[:tile, :tile]
+        # Tile coordinates of the pixel centres, from -1 to 1.
+        self._across, self._down = (2 * x + 1) / tile - 1, (2 * y + 1) / tile - 1
+        self._paint(self._image, np.asarray(level.goal), (x > 0) & (y > 0), _GOAL)
+
+    def dot(self, position: Position) -> None:
+        """Mark a visited tile."""
+        self._paint(self._image, position, self._across**2 + self._down**2 < 0.12, _PATH)
+
+    def with_agent(self, pose: tuple[int, int, int]) -> UInt8[np.ndarray, "height width 3"]:
+        """A copy with the agent at (x, y), facing a direction."""
+        image = self._image.copy()
+        ahead_x, ahead_y = DIRECTIONS[pose[2]]
+        forward = self._across * ahead_x + self._down * ahead_y
+        sideways = self._across * ahead_y - self._down * ahead_x
+        self._paint(image, pose, (forward > -0.7) & (np.abs(sideways) < (0.8 - forward) / 2), _AGENT)
+        return image
+
+    def _paint(
+        self, image: np.ndarray, position: Position, mask: np.ndarray, colour: tuple[int, int, int]
+    ) -> None:
+        tile = self._tile
+        top, left = (int(position[1]) + 1) * tile, (int(position[0]) + 1) * tile
+        image[top : top + tile, left : left + tile][mask] = colour
 
 
 def gallery(

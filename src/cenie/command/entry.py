@@ -10,7 +10,7 @@ def main() -> None:
     """Carry out the command line of this process."""
     leave_on_signals()
     guard_streams()
-    from cenie.run.cli import run
+    from cenie.command.cli import run
 
     code = run(sys.argv[1:])
     flush_streams()

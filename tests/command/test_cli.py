@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from cenie import settings
+from cenie.command import options, train
+from cenie.command.answers import BAD_INPUT, OK, REFUSED
+from cenie.command.cli import run
+from cenie.command.options import parse
 from cenie.envs.domains import DOMAINS
-from cenie.run import cli
-from cenie.run.cli import BAD_INPUT, OK, REFUSED, parse, run
 from cenie.run.config import load_config, read_config
 from cenie.run.directory import write_json
 from cenie.run.presets import preset
@@ -23,7 +25,7 @@ from tests.tiny import tiny
 
 def test_help_and_tables_load_no_jax():
     code = (
-        "import sys; from cenie.run.cli import run; "
+        "import sys; from cenie.command.cli import run; "
         "run(['--help']); run(['methods']); run(['domains']); run(['train', 'maze', 'nonsense']); "
         "run(['train', 'maze', 'dr', '--help']); "
         "print('loaded' if 'jax' in sys.modules else 'not loaded')"
@@ -36,12 +38,12 @@ def test_help_and_tables_load_no_jax():
 
 
 def test_settings_of_another_kind_are_typed_like_those_of_the_default():
-    options = {
+    given = {
         "student.network.kind": "gru",
         "student.network.encoder.kind": "bits",
         "student.network.encoder.codes": "2,8",
     }
-    config = preset("maze", "dr", "paper", cli.typed("maze", "dr", options))
+    config = preset("maze", "dr", "paper", options.typed("maze", "dr", given))
     assert config.student.network == Gru(encoder=Bits(codes=(2, 8)))
 
 
@@ -130,7 +132,7 @@ def test_repeating_a_command_does_not_train_into_a_second_directory(tmp_path, mo
 def test_a_new_name_is_taken_when_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     taken = []
-    monkeypatch.setattr(cli, "_start", lambda config, path, resume: taken.append((path, resume)) or OK)
+    monkeypatch.setattr(train, "_start", lambda config, path, resume: taken.append((path, resume)) or OK)
     (tmp_path / "runs/maze-dr-quick-seed0").mkdir(parents=True)
     (tmp_path / "mine").mkdir()
     assert run(["train", "--new-name", "maze", "dr"]) == OK
@@ -142,7 +144,7 @@ def test_a_new_name_is_taken_when_asked_for(tmp_path, monkeypatch):
 
 def test_a_directory_without_a_run_can_be_used(tmp_path, monkeypatch):
     """As one that was left by a command which was interrupted before it began."""
-    monkeypatch.setattr(cli, "_start", lambda config, path, resume: OK)
+    monkeypatch.setattr(train, "_start", lambda config, path, resume: OK)
     (tmp_path / "lock").touch()
     assert run(["train", "maze", "dr", "--out", str(tmp_path)]) == OK
 

@@ -1,0 +1,64 @@
+"""The table of commands. Each loads JAX only after its arguments and its config have been found good."""
+
+import sys
+
+from cenie.command.answers import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
+from cenie.command.cite import cite_command
+from cenie.command.compare import compare_command
+from cenie.command.evaluate import evaluate_command
+from cenie.command.gallery import gallery_command
+from cenie.command.lists import domains_command, methods_command
+from cenie.command.play import play_command
+from cenie.command.report import report_command
+from cenie.command.train import train_command
+from cenie.command.usage import USAGE
+from cenie.command.watch import watch_command
+from cenie.run.directory import RunDirectoryError
+from cenie.run.durable import WriteError
+from cenie.run.output import printable
+from cenie.settings import Problem, SettingsError
+
+COMMANDS = {
+    "train": train_command,
+    "evaluate": evaluate_command,
+    "play": play_command,
+    "gallery": gallery_command,
+    "watch": watch_command,
+    "compare": compare_command,
+    "report": report_command,
+    "cite": cite_command,
+    "methods": methods_command,
+    "domains": domains_command,
+}
+
+
+def main() -> None:
+    """`python -m cenie.command.cli`; the `cenie` command begins at `command/entry.py`, which is lighter."""
+    from cenie.command import entry
+
+    entry.main()
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out a command line; returns the exit code and never shows a traceback for bad input."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return OK
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            raise SettingsError([Problem(name, f"unknown command; known: {', '.join(COMMANDS)}")])
+        return COMMANDS[name](rest)
+    except SettingsError as error:
+        sys.stderr.write("".join(f"error: {printable(str(problem))}\n" for problem in error.problems))
+        return BAD_INPUT
+    except RunDirectoryError as error:
+        complain(str(error))
+        return REFUSED
+    except WriteError as error:
+        complain(str(error))
+        return CANNOT_WRITE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""`cenie compare`: train methods with several seeds, evaluate them, and report."""
+
+import dataclasses
+import importlib.util
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cenie import settings
+from cenie.command.answers import FAILED, OK, complain, say
+from cenie.command.options import directory_option, let_import, parse, plain, typed
+from cenie.command.report import ReportRequest, check_installed, make_report, read_request
+from cenie.command.sweep import Outcome, Task, run_tasks, updates_of
+from cenie.envs.domains import is_reference
+from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, evaluation_request, load_config
+from cenie.run.devices import core_count
+from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings
+from cenie.run.presets import preset
+from cenie.run.start import start_problems
+from cenie.settings import Problem, SettingsError, setting
+
+USAGE = """\
+cenie compare DOMAIN METHOD ... [--seeds N|A,B,...] [--out DIR] [--preset NAME] [--updates N]
+              [--suites A,B] [--episodes N] [--checkpoints N] [--jobs N] [--any.field VALUE ...]
+              [--cluster slurm|local] [--minutes N] [--partition NAME] [--memory GB] [--no-wait]
+
+trains every METHOD with every seed, one run on one core, --jobs at a time (by default one for each core);
+then the last checkpoints of each run play held-out levels, and a report is written to DIR/report
+given again, it goes on where it was stopped or killed, to the same bits; what is finished is not repeated
+
+METHOD may have settings of its own: "accel --teacher.generator uniform60"; --any.field is for all of them
+--seeds       how many (0, 1, ...; by default 3), or which: 10,11,12
+--suites      suites to play at the end (by default that of the preset), --episodes of each entry (10),
+              with the last --checkpoints students (5)
+--cluster     through submitit: jobs of Slurm, or local processes; jobs that are preempted or reach --minutes
+              are queued again and go on; --no-wait leaves at once, and the command given later reports
+and the options of `cenie report`
+"""
+_SPACING = 20
+"""A checkpoint is written after each such part of a run, so that the last ones are of the end of training."""
+_PAUSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What `cenie compare` is asked for, besides methods and settings of runs."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    suites: tuple[str, ...] = ()
+    episodes: int = setting(10, minimum=1, maximum=100_000)
+    checkpoints: int = setting(5, minimum=1, maximum=1000)
+    jobs: int | None = setting(None, minimum=1, maximum=1000)
+    cluster: Literal["slurm", "local"] | None = None
+    minutes: int = setting(24 * 60, minimum=1)
+    partition: str | None = None
+    memory: int | None = setting(None, minimum=1)
+    no_wait: bool = False
+
+
+def compare_command(arguments: list[str]) -> int:
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    if len(words) < 2:
+        example = "`cenie compare maze dr plr-cenie --seeds 3`"
+        raise SettingsError([Problem("compare", f"expected DOMAIN METHOD ..., e.g. {example}")])
+    domain, *recipes = words
+    let_import(domain)
+    out = directory_option(options, "out") or Path("runs") / f"compare-{domain.replace(':', '-')}"
+    request = _request(_taken(options, CompareRequest))
+    report = read_request(_taken(options, ReportRequest))
+    tasks = [
+        _task(out, domain, recipe, options | {"seed": str(seed)}, request)
+        for seed in request.seeds
+        for recipe in recipes
+    ]
+    check_installed()
+    if request.cluster and importlib.util.find_spec("submitit") is None:
+        raise SettingsError([Problem("cluster", "needs submitit: pip install 'cenie[cluster]'")])
+    return _compare(tasks, out, request, report)
+
+
+def _taken(options: dict[str, str], request: type) -> dict[str, str]:
+    """Take the options that a request has out of all others."""
+    names = [each.name for each in dataclasses.fields(request) if each.name in options]
+    return {name: options.pop(name) for name in names}
+
+
+def _request(options: dict[str, str]) -> CompareRequest:
+    values = {name: plain(text) for name, text in options.items()}
+    for name in ("seeds", "suites"):
+        if name in options:
+            values[name] = [plain(part) for part in options[name].split(",") if part]
+    if options.get("seeds", "").isdecimal():
+        values["seeds"] = list(range(int(options["seeds"])))
+    request = settings.read(CompareRequest, values)
+    if not request.seeds or len(set(request.seeds)) < len(request.seeds):
+        raise SettingsError([Problem("seeds", "must be a number from 1 on, or different seeds: 10,11,12")])
+    return request
+
+
+def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request: CompareRequest) -> Task:
+    """One run, whose settings are found good. Raises `SettingsError`, or `RunDirectoryError` if its directory
+    holds a run of other settings."""
+    (method, *surplus), own = parse(shlex.split(recipe) or [""])
+    if surplus:
+        raise SettingsError([Problem("compare", f"{recipe!r} has more than one method; write them as words")])
+    given = options | own
+    name = given.pop("preset", None)
+    config = preset(domain, method, name, typed(domain, method, given))
+    added = {
+        "run.devices": "1",
+        "run.keep_checkpoints": str(request.checkpoints),
+        "run.checkpoint_every": str(max(config.updates // _SPACING, 1)),
+    }
+    given = added | given
+    config = preset(domain, method, name, typed(domain, method, given))
+    problems = start_problems(config)
+    if problems:
+        raise SettingsError(problems)
+    suites = request.suites or (config.run.suite,)
+    evaluation = {"episodes": request.episodes, "checkpoints": request.checkpoints}
+    for suite in suites:
+        evaluation_request(config, {"suite": suite, **evaluation})
+    directory = (
+        out / f"{re.sub(r'[^A-Za-z0-9.+_-]+', '-', recipe.replace('--', '')).strip('-')}-seed{config.seed}"
+    )
+    _check_directory(directory, config)
+    words = ["train", domain, method, *([] if name is None else ["--preset", name]), "--out", str(directory)]
+    return Task(
+        directory=directory,
+        begin=(*words, *(f"--{path}={text}" for path, text in given.items())),
+        suites=tuple(suites),
+        evaluate=tuple(word for key, value in evaluation.items() for word in (f"--{key}", str(value))),
+        updates=config.updates,
+        again=("--domain", domain) if is_reference(domain) else (),
+    )
+
+
+def _check_directory(directory: Path, config: Config) -> None:
+    """A run that is there already must be the one that is asked for."""
+    file = RunDirectory(directory).config
+    if not file.exists():
+        return
+    saved = settings.to_data(load_config(file, config.entry))
+    may_change = [path for path in MAY_CHANGE_ON_RESUME if path != "updates"]
+    differing = differing_settings(saved, settings.to_data(config), may_change)
+    if differing:
+        lines = "\n  ".join(differing)
+        raise RunDirectoryError(
+            f"{directory} holds a run of other settings; choose another --out:\n  {lines}"
+        )
+
+
+def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: ReportRequest) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    say(f"{len(tasks)} runs: {out}")
+    ended: list[Outcome] = []
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        line = bar.add_task("updates", total=sum(task.updates for task in tasks))
+
+        def progress() -> None:
+            done = sum(map(updates_of, tasks))
+            text = f"{len(ended)} of {len(tasks)} runs finished; updates"
+            bar.update(line, completed=done, description=text)
+
+        progress()
+        for outcome in _outcomes(tasks, out, request, progress):
+            ended.append(outcome)
+            if outcome.error:
+                complain(outcome.error)
+            elif not outcome.stopped:
+                console.print(
+                    f"finished: {outcome.task.directory}", highlight=False, markup=False, soft_wrap=True
+                )
+    if len(ended) < len(tasks):
+        say("jobs are queued; give the same command again to see how far they are, and for the report")
+        return OK
+    stopped = [outcome for outcome in ended if outcome.stopped]
+    if stopped:
+        say("stopped; the same command goes on")
+        return OK
+    failed = [outcome for outcome in ended if outcome.error]
+    good = [outcome.task.directory for outcome in ended if not outcome.error]
+    if good:
+        make_report(good, out / "report", report)
+    if failed:
+        complain(f"{len(failed)} of {len(tasks)} runs failed; their logs are beside their directories")
+    return FAILED if failed else OK
+
+
+def _outcomes(tasks: Sequence[Task], out: Path, request: CompareRequest, progress: Any) -> Iterator[Outcome]:
+    """Carry out the tasks here or on a cluster."""
+    if request.cluster is None:
+        yield from run_tasks(tasks, request.jobs or core_count(), progress)
+        return
+    from cenie.command import cluster
+    from cenie.command.sweep import next_command
+
+    left = [task for task in tasks if next_command(task) is not None]
+    yield from (Outcome(task) for task in tasks if task not in left)
+    options: dict[str, Any] = {"timeout_min": request.minutes, "cpus_per_task": 1}
+    if request.memory is not None:
+        options["mem_gb"] = request.memory
+    if request.partition is not None:
+        options["slurm_partition"] = request.partition
+    jobs = cluster.submit(left, out / "jobs", request.cluster, options)
+    for task, job in zip(left, jobs):
+        say(f"job {job.job_id}: {task.directory}")
+    if not request.no_wait:
+        yield from cluster.outcomes(left, jobs, progress, lambda: time.sleep(_PAUSE_SECONDS))

@@ -1,0 +1,39 @@
+"""`cenie evaluate`: play held-out levels with the last students of a run."""
+
+import sys
+from pathlib import Path
+
+from cenie.command.answers import OK
+from cenie.command.opening import load_run_config
+from cenie.command.options import parse, plain
+from cenie.run.config import evaluation_request
+from cenie.run.devices import prepare_devices
+from cenie.run.directory import RunDirectory
+from cenie.run.start import check_evaluation
+from cenie.settings import Problem, SettingsError
+
+USAGE = """\
+cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
+
+plays held-out levels with the last student of a run and writes one row per episode to DIR;
+with --checkpoints N: with the last N students, and prints the mean of their scores
+"""
+
+
+def evaluate_command(arguments: list[str]) -> int:
+    names, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    if len(names) != 1:
+        expected = USAGE.splitlines()[0].removeprefix("cenie evaluate ")
+        raise SettingsError([Problem("evaluate", f"expected {expected}")])
+    directory = RunDirectory(Path(names[0]))
+    config = load_run_config(directory.path, options.pop("domain", None))
+    request = evaluation_request(config, {key: plain(value) for key, value in options.items()})
+    check_evaluation(config, directory, request)
+    prepare_devices(config)
+    from cenie.run.evaluate_run import evaluate_run
+
+    evaluate_run(config, directory, request)
+    return OK

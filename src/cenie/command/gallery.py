@@ -1,0 +1,201 @@
+"""`cenie gallery`: pictures of levels side by side, of a domain or of a run."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cenie import settings
+from cenie.command.answers import OK, say
+from cenie.command.opening import load_run_config
+from cenie.command.options import let_import, parse
+from cenie.command.picture_file import is_film, picture_file, plain_values
+from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
+from cenie.report.drawings import Drawing, looks_like_file, read_drawing
+from cenie.run.config import Config
+from cenie.run.continuation import check_checkpoints
+from cenie.run.devices import show_devices
+from cenie.run.directory import RunDirectory, RunDirectoryError
+from cenie.run.durable import replace_file
+from cenie.settings import Problem, SettingsError, setting, show
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
+    from cenie.report.scenes import Scene
+
+USAGE = """\
+cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [--seed S]
+cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
+              [--columns N] [--out FILE.png|FILE.gif] [--fps F]
+
+draws levels side by side, as a PNG: of a DOMAIN those that a generator draws, or those of a suite; of a RUN
+the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with
+the most of it), or with --suite the held-out levels and what the student does on each
+with --out FILE.gif and a RUN: a film of the student on all of them
+
+LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes
+a drawing of # . G and > v < ^
+"""
+
+
+@dataclass(frozen=True)
+class GalleryRequest:
+    """What `cenie gallery` is asked for, besides levels."""
+
+    suite: str | None = None
+    generator: str | None = None
+    by: str | None = None
+    count: int = setting(16, minimum=1, maximum=400)
+    columns: int | None = setting(None, minimum=1, maximum=40)
+    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    fps: float | None = setting(None, above=0, maximum=50)
+    longest: int = setting(1000, minimum=1, maximum=50_000)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Everything that is known before JAX is loaded: of which domain, of which run, which levels."""
+
+    domain: str
+    entry: DomainEntry
+    run: Path | None
+    config: Config | None
+    levels: tuple[str | Drawing, ...]
+    request: GalleryRequest
+    film: bool
+
+
+def gallery_command(arguments: list[str]) -> int:
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    if not words:
+        raise SettingsError([Problem("gallery", "expected DOMAIN or RUN, e.g. `cenie gallery maze`")])
+    out, domain = options.pop("out", None), options.pop("domain", None)
+    request = settings.read(GalleryRequest, plain_values(options))
+    place, *levels = words
+    config = None if _is_domain(place) else load_run_config(Path(place), domain)
+    let_import(place)
+    entry = find_domain(place) if config is None else config.entry
+    what = request.suite or request.generator or request.by or "levels"
+    file = picture_file(out, f"{Path(place).resolve().name if config else place}-{what}", ".png")
+    wanted = Wanted(
+        domain=place if config is None else config.domain,
+        entry=entry,
+        run=None if config is None else Path(place),
+        config=config,
+        levels=tuple(read_drawing(Path(word)) if looks_like_file(word) else word for word in levels),
+        request=request,
+        film=is_film(file),
+    )
+    _check(wanted)
+    show_devices(1, *entry.xla_flags)
+    replace_file(file, _drawn(wanted))
+    say(str(file))
+    return OK
+
+
+def _is_domain(word: str) -> bool:
+    """Whether a word names a domain; everything else is to be a run directory."""
+    if word in DOMAINS or is_reference(word):
+        return True
+    if not Path(word).is_dir():
+        known = f"must be a run directory or one of {', '.join(DOMAINS)}, got {show(word)}"
+        raise SettingsError([Problem("gallery", known)])
+    return False
+
+
+def _check(wanted: Wanted) -> None:
+    """Refuse what cannot be drawn, with every reason."""
+    request, entry = wanted.request, wanted.entry
+    problems: list[Problem] = []
+    for name, known in (("suite", entry.suites), ("generator", (*entry.generators, *entry.roles))):
+        given = getattr(request, name)
+        if given is not None and given not in known:
+            problems.append(Problem(name, f"must be one of {', '.join(known)}, got {show(given)}"))
+    if wanted.run is None:
+        if request.by is not None:
+            problems.append(Problem("by", "is for the stored levels of a run; a domain has none"))
+        if wanted.film:
+            problems.append(Problem("out", "a film needs a student: name a run instead of a domain"))
+        if any(isinstance(level, str) and level.isdigit() for level in wanted.levels):
+            problems.append(Problem("level", "an id is of a level of a run's buffer; a domain has none"))
+    elif request.generator is not None:
+        problems.append(Problem("generator", f"is for a domain: cenie gallery {wanted.domain} ..."))
+    chosen = [name for name in ("suite", "generator", "by") if getattr(request, name) is not None]
+    if len(chosen) > 1:
+        problems.append(Problem(chosen[1], f"contradicts --{chosen[0]}"))
+    if problems:
+        raise SettingsError(problems)
+    if wanted.run is None or wanted.config is None or not (wanted.film or request.suite):
+        return
+    if not check_checkpoints(wanted.config, RunDirectory(wanted.run)):
+        raise RunDirectoryError(f"{wanted.run} has no checkpoint yet: there is no student to play with")
+
+
+def _drawn(wanted: Wanted) -> bytes:
+    """The content of the file. Loads JAX."""
+    from cenie.report import films, scenes
+    from cenie.run.compilation import kept_programs
+
+    run = None
+    if wanted.run is not None and wanted.config is not None:
+        run = films.open_for_pictures(wanted.run, wanted.config)
+    domain = _default_domain(wanted.entry) if run is None else run.domain
+    renderer = scenes.renderer_of(domain)
+    chosen = _scenes(domain, wanted)
+    columns = wanted.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
+    if run is None or not (wanted.film or wanted.request.suite):
+        return films.sheet_png([renderer.level(scene.level) for scene in chosen], columns)
+    with kept_programs():
+        episodes = films.record(domain, run.network, chosen, wanted.request.longest)
+    made = [films.film(domain, scene, episode) for scene, episode in zip(chosen, episodes, strict=True)]
+    for each in made:
+        say(f"{each.name}: {each.outcome}")
+    if wanted.film:
+        return films.sheet_gif(made, columns, wanted.request.fps)
+    looks = [films.last_look(domain, *pair) for pair in zip(chosen, episodes, strict=True)]
+    return films.sheet_png(looks, columns)
+
+
+def _default_domain(entry: DomainEntry) -> Any:
+    return entry.build(entry.settings())
+
+
+def _scenes(domain: "Domain", wanted: Wanted) -> "Sequence[Scene]":
+    """The levels to draw, at least one."""
+    from cenie.report import scenes
+
+    request, seed = wanted.request, wanted.request.seed
+    suites = [request.suite] if request.suite else list(domain.suites)
+    if wanted.levels:
+        return [_named(domain, wanted, level, suites) for level in wanted.levels]
+    if request.suite is not None:
+        return scenes.suite_scenes(domain, request.suite, seed=seed)[: request.count]
+    if wanted.run is None:
+        return scenes.generated_scenes(domain, request.generator or "random", request.count, seed=seed)
+    stored = scenes.best_stored_scenes(domain, wanted.run, request.by or "probability", request.count)
+    if not stored:
+        raise RunDirectoryError(
+            f"{wanted.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
+        )
+    return stored
+
+
+def _named(domain: "Domain", wanted: Wanted, level: str | Drawing, suites: list[str]) -> "Scene":
+    from cenie.report import scenes
+
+    if isinstance(level, Drawing):
+        return scenes.drawn_scene(domain, level, seed=wanted.request.seed)
+    if wanted.run is not None and level.isascii() and level.isdigit():
+        return scenes.stored_scene(domain, wanted.run, int(level))
+    return scenes.find_suite_scene(domain, level, suites, seed=wanted.request.seed, episode=0)
+
+
+def _columns(count: int, shape: tuple[int, ...]) -> int:
+    """As many in a row as make the sheet somewhat wider than high, and its last row as full as may be."""
+    height, width = shape[:2]
+    wanted = max(1, min(count, round((count * height / width) ** 0.5 * 1.3)))
+    return min(range(wanted, min(count, wanted + 2) + 1), key=lambda columns: -count % columns)

@@ -1,0 +1,43 @@
+"""`cenie methods` and `cenie domains`: what there is."""
+
+import sys
+
+from cenie.command.answers import OK
+from cenie.command.options import let_import, parse
+from cenie.command.usage import USAGE
+from cenie.envs.domains import DOMAINS, find_domain
+from cenie.settings import Problem, SettingsError, show
+from cenie.teach.methods import METHODS
+
+
+def methods_command(arguments: list[str]) -> int:
+    if _asks_for_help("methods", arguments):
+        return OK
+    width = max(map(len, METHODS))
+    sys.stdout.write("".join(f"{name:{width}}  {method.summary}\n" for name, method in METHODS.items()))
+    return OK
+
+
+def domains_command(arguments: list[str]) -> int:
+    if _asks_for_help("domains", arguments, most=1):
+        return OK
+    for name in arguments or DOMAINS:
+        let_import(name)
+        entry = find_domain(name)
+        sys.stdout.write(
+            f"{name:14} {entry.summary}\n{'':14} generators: {', '.join(entry.generators)}\n"
+            f"{'':14} suites: {', '.join(entry.suites)}\n{'':14} presets: {', '.join(entry.presets)}\n"
+        )
+    return OK
+
+
+def _asks_for_help(command: str, arguments: list[str], most: int = 0) -> bool:
+    """Print the usage if asked to; a command refuses more than so many arguments."""
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+    elif len(words) > most or options:
+        surplus = arguments[-1] if most else arguments[0]
+        allowed = f"at most {most} argument" if most else "no arguments"
+        raise SettingsError([Problem(command, f"takes {allowed}, got {show(surplus)}")])
+    return "help" in options

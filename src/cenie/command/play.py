@@ -1,0 +1,96 @@
+"""`cenie play`: film the student of a run on a level."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenie import settings
+from cenie.command.answers import OK, say
+from cenie.command.opening import load_run_config
+from cenie.command.options import parse
+from cenie.command.picture_file import is_film, picture_file, plain_values
+from cenie.report.drawings import looks_like_file, read_drawing
+from cenie.run.continuation import check_checkpoints
+from cenie.run.devices import show_devices
+from cenie.run.directory import RunDirectory, RunDirectoryError
+from cenie.run.durable import replace_file
+from cenie.settings import Problem, SettingsError, setting, show
+
+USAGE = """\
+cenie play RUN [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
+
+films the student of a run on a level, as a GIF; with --out FILE.png: a picture of the end of the episode
+
+LEVEL is the name of a level of a suite (LEVEL or LEVEL:VARIANT; by default the first of the run's own suite),
+the id of a level of the run's buffer, or a file: JSON, or for mazes a drawing of # . G and > v < ^
+The episode on a level of a suite is the one of this number that `cenie evaluate` with this seed counts.
+"""
+
+
+@dataclass(frozen=True)
+class PlayRequest:
+    """What `cenie play` is asked for, besides the level."""
+
+    suite: str | None = None
+    episode: int = setting(0, minimum=0, maximum=1000)
+    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    fps: float | None = setting(None, above=0, maximum=50)
+    longest: int = setting(5000, minimum=1, maximum=50_000)
+
+    def check_suite(self, suites: tuple[str, ...]) -> None:
+        """Raise `SettingsError` if the domain has no suite of the name."""
+        if self.suite is not None and self.suite not in suites:
+            known = f"must be one of {', '.join(suites)}, got {show(self.suite)}"
+            raise SettingsError([Problem("suite", known)])
+
+
+def play_command(arguments: list[str]) -> int:
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    if not 1 <= len(words) <= 2:
+        expected = USAGE.splitlines()[0].removeprefix("cenie play ")
+        raise SettingsError([Problem("play", f"expected {expected}")])
+    path, level = Path(words[0]), words[1] if len(words) == 2 else None
+    config = load_run_config(path, options.pop("domain", None))
+    out = options.pop("out", None)
+    request = settings.read(PlayRequest, plain_values(options))
+    request.check_suite(config.entry.suites)
+    drawing = read_drawing(Path(level)) if level is not None and looks_like_file(level) else None
+    shown = "level" if level is None else level if drawing is None else drawing.name
+    file = picture_file(out, f"{path.resolve().name}-{shown}", ".gif")
+    if not check_checkpoints(config, RunDirectory(path)):
+        raise RunDirectoryError(f"{path} has no checkpoint yet: there is no student to play with")
+    show_devices(1, *config.entry.xla_flags)
+    from cenie.report import films, scenes
+    from cenie.run.compilation import kept_programs
+
+    run = films.open_for_pictures(path, config)
+    domain = run.domain
+    scenes.renderer_of(domain)
+    if drawing is not None:
+        scene = scenes.drawn_scene(domain, drawing, seed=request.seed)
+    elif level is not None and level.isascii() and level.isdigit():
+        scene = scenes.stored_scene(domain, path, int(level))
+    else:
+        own = request.suite or config.run.suite
+        suites = [own] if request.suite else [own, *(name for name in domain.suites if name != own)]
+        found = {"seed": request.seed, "episode": request.episode}
+        if level is None:
+            scene = scenes.suite_scenes(domain, own, **found)[0]
+        else:
+            scene = scenes.find_suite_scene(domain, level, suites, **found)
+    with kept_programs():
+        (episode,) = films.record(domain, run.network, [scene], request.longest)
+    for message in run.passed_over:
+        say(message)
+    film = films.film(domain, scene, episode)
+    if is_film(file):
+        content = films.sheet_gif([film], 1, request.fps)
+    else:
+        content = films.sheet_png([films.last_look(domain, scene, episode)], 1)
+    replace_file(file, content)
+    say(f"{scene.name}: {film.outcome}")
+    say(str(file))
+    return OK

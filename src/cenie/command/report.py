@@ -1,0 +1,100 @@
+"""`cenie report`: figures, tables and the page of some runs."""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenie import settings
+from cenie.command.answers import OK, say
+from cenie.command.options import directory_option, parse, plain
+from cenie.report.page.write import check_installed as check_page
+from cenie.report.runs import open_runs
+from cenie.run.devices import show_devices
+from cenie.settings import Problem, SettingsError, setting
+
+USAGE = """\
+cenie report RUN ... [--out DIR] [--no-coverage] [--no-pictures] [--no-pdf] [--points N]
+
+writes tables (CSV), figures (PNG, PDF) and one page (index.html) about runs, grouped by domain and method,
+and says in what they differ that should not; RUN is a run directory, or a directory that holds some
+by default into RUN/report for one run, and into ./report for several
+
+--no-coverage   without the joint t-SNE of state-action points, which takes the longest
+--no-pictures   without drawn levels, for which JAX is loaded
+--no-pdf        figures as PNG only
+--points N      points of all methods together in the t-SNE (default 2000)
+"""
+_NEEDED = ("matplotlib",)
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What `cenie report` is asked for, besides runs."""
+
+    no_coverage: bool = False
+    no_pictures: bool = False
+    no_pdf: bool = False
+    points: int = setting(2000, minimum=20, maximum=100_000)
+
+
+def report_command(arguments: list[str]) -> int:
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    out = directory_option(options, "out")
+    request = read_request(options)
+    if not words:
+        raise SettingsError([Problem("report", "expected RUN ..., one or more run directories")])
+    check_installed()
+    paths = [Path(word) for word in words]
+    make_report(paths, out or default_directory(paths), request)
+    return OK
+
+
+def read_request(options: dict[str, str]) -> ReportRequest:
+    """The options of a report. Raises `SettingsError`."""
+    return settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
+
+
+def check_installed() -> None:
+    """Refuse what needs the `report` extra if it is not there, before any work."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        message = f"needs {', '.join(missing)}: pip install 'cenie[report]'"
+        raise SettingsError([Problem("report", message)])
+    check_page()
+
+
+def default_directory(paths: list[Path]) -> Path:
+    """Beside the files of a single run; otherwise in the present directory."""
+    single = len(paths) == 1 and len(open_runs(paths).runs) == 1 and (paths[0] / "config.json").exists()
+    return paths[0] / "report" if single else Path("report")
+
+
+def make_report(paths: list[Path], out: Path, request: ReportRequest) -> None:
+    """Write the report, saying what was left out and what to mind, and where it is."""
+    show_devices(1)
+    from rich.console import Console
+
+    from cenie.report.build import write_report
+    from cenie.report.desk import Options
+
+    made = Options(
+        coverage=not request.no_coverage,
+        pictures=not request.no_pictures,
+        pdf=not request.no_pdf,
+        points=request.points,
+    )
+    console = Console(stderr=True)
+    with console.status("reading runs") as status:
+        report = write_report(paths, out, made, progress=status.update)
+    for sentence in report.skipped:
+        say(sentence)
+    for domain in report.domains:
+        counted = ", ".join(f"{group.label} ({len(group.runs)})" for group in domain.groups)
+        say(f"{domain.domain}: {counted}")
+        for note in domain.notes:
+            say(f"  mind: {note}")
+    say(f"report: {report.entry}")

@@ -1,0 +1,175 @@
+"""`cenie train`: refuses what cannot be trained before JAX is loaded."""
+
+import dataclasses
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+from cenie import settings
+from cenie.command.answers import DIVERGED, OK, complain
+from cenie.command.opening import load_run_config
+from cenie.command.options import NO_OPTIONS, SWITCHES, directory_option, let_import, parse, typed
+from cenie.command.usage import USAGE
+from cenie.envs.domains import DOMAINS, is_reference
+from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
+from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
+from cenie.run.devices import prepare_devices
+from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings, free_name
+from cenie.run.durable import WriteError
+from cenie.run.metrics import check_format
+from cenie.run.output import printable
+from cenie.run.presets import preset
+from cenie.run.start import levels_before_replay, start_problems
+from cenie.settings import Problem, SettingsError, show
+from cenie.teach.methods import METHODS, OWN
+
+
+def train_command(arguments: list[str]) -> int:
+    names, options = parse(arguments)
+    if "help" in options:
+        return _help(names, options)
+    if "resume" in options:
+        return _resume(names, options)
+    if len(names) != 2:
+        raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
+    domain, method = names
+    let_import(domain)
+    name = options.pop("preset", None)
+    out = directory_option(options, "out")
+    new_name = options.pop("new_name", None) is not None
+    config = preset(domain, method, name, typed(domain, method, options))
+    title = f"{domain.replace(':', '-')}-{method}-{config.preset}-seed{config.seed}"
+    path = out or Path("runs") / title
+    if new_name:
+        path = free_name(path)
+    elif os.path.lexists(RunDirectory(path).config):
+        raise RunDirectoryError(_occupied(path))
+    return _start(config, path, resume=False)
+
+
+def _occupied(path: Path) -> str:
+    finished = RunDirectory(path).summary.exists()
+    resume = f"cenie train --resume {shlex.quote(str(path))}"
+    go_on = "" if finished else f"  go on with it:        {resume}\n"
+    return (
+        f"{path} already holds a {'finished ' if finished else ''}run, which stays as it is\n{go_on}"
+        f"  train it for longer:  {resume} --updates MORE\n"
+        "  train another seed:   add --seed N (make train SEED=N)\n"
+        "  train the same again: add --out DIR, or --new-name, which appends a number to the name\n"
+        "                        (make train ARGS=--new-name), or remove the directory first"
+    )
+
+
+def _resume(names: list[str], options: dict[str, str]) -> int:
+    path = directory_option(options, "resume") or Path()
+    decay = _decay(options.pop("decay", None))
+    domain = options.pop("domain", None)
+    barred = ("preset", "out", *SWITCHES)
+    unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
+    unwanted += [Problem(name, "the directory says what to train") for name in names]
+    if unwanted:
+        raise SettingsError(unwanted)
+    saved = load_run_config(path, domain)
+    config = settings.replace(saved, typed(saved.domain, saved.method, options, saved.entry))
+    changed = differing_settings(settings.to_data(saved), settings.to_data(config), MAY_CHANGE_ON_RESUME)
+    if changed:
+        allowed = ", ".join(MAY_CHANGE_ON_RESUME)
+        lines = "\n  ".join(changed)
+        raise RunDirectoryError(f"a resumed run may change only {allowed}; differing:\n  {lines}")
+    directory = RunDirectory(path)
+    check_checkpoints(config, directory)
+    done = updates_done(config, directory)
+    if done is not None:
+        text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
+        sys.stdout.write(f"{printable(text)}\n")
+        return OK
+    check_format(directory.evaluations)
+    return _start(config, path, resume=True, decay=decay)
+
+
+def _decay(text: str | None) -> Decay | None:
+    for choice in get_args(Decay):
+        if text == choice:
+            return choice
+    if text is not None:
+        allowed = ", ".join(get_args(Decay))
+        raise SettingsError([Problem("decay", f"must be one of {allowed}, got {show(text)}")])
+    return None
+
+
+def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
+    if config.method == OWN:
+        message = f"{show(OWN)} is for a curriculum that is passed from Python (docs/own-method.md)"
+        raise SettingsError([Problem("method", message)])
+    problems = start_problems(config)
+    if problems:
+        raise SettingsError(problems)
+    note = _claim(RunDirectory(path))
+    if not resume:
+        check_unused(RunDirectory(path))
+    prepare_devices(config)
+    from rich.console import Console
+
+    from cenie.run.progress import Progress
+    from cenie.run.train import TrainingDiverged, train
+
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+    say(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}")
+    try:
+        with Progress(console, config.updates, levels_before_replay(config)) as progress:
+            if note:
+                progress.note(note)
+            finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
+    except WriteError as error:
+        has_any = RunDirectory(path).checkpoints.is_dir()
+        kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""
+        raise WriteError(f"{error}{kept}", error.errno) from error
+    except TrainingDiverged as error:
+        complain(str(error))
+        return DIVERGED
+    if not finished:
+        again = f" --domain {shlex.quote(config.domain)}" if is_reference(config.domain) else ""
+        say(f"stopped; go on with: cenie train --resume {shlex.quote(str(path))}{again}")
+    return OK
+
+
+def _claim(directory: RunDirectory) -> str | None:
+    """Find out whether the directory can be written to before JAX is loaded, which takes long."""
+    try:
+        with directory.lock() as note:
+            return note
+    except WriteError:
+        raise
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"cannot use {directory.path}: {error}") from error
+
+
+def _help(names: list[str], options: dict[str, str]) -> int:
+    """All fields with their defaults, for a domain and a method (the first ones unless named)."""
+    import tyro
+
+    domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
+    let_import(domain)
+    entry, _ = find_domain_and_method(domain, method)
+    sys.stdout.write(USAGE)
+    default = preset(domain, method, options.get("preset"))
+    hidden = [(name, tyro.conf.Suppress[Any]) for name in NO_OPTIONS]
+    shown = dataclasses.make_dataclass("Config", hidden, bases=(config_type(entry, method),), frozen=True)
+    try:
+        tyro.cli(
+            shown,
+            default=shown(**vars(default)),
+            args=["--help"],
+            prog="cenie train",
+            # All settings of the chosen kinds; a list of kinds alone would hide them.
+            config=(tyro.conf.AvoidSubcommands,),
+        )
+    except SystemExit:
+        return OK
+    return OK

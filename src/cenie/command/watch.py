@@ -1,0 +1,86 @@
+"""`cenie watch`: the page of a run while it goes on, served to a browser on this machine."""
+
+import contextlib
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenie import settings
+from cenie.command.answers import OK, say
+from cenie.command.options import parse
+from cenie.command.picture_file import plain_values
+from cenie.report.page.serve import Watched, address_of, open_server
+from cenie.report.page.write import check_installed, open_studio
+from cenie.run.devices import show_devices
+from cenie.run.directory import RunDirectory, RunDirectoryError
+from cenie.run.durable import explain
+from cenie.run.signals import GracefulStop
+from cenie.settings import Problem, SettingsError, setting
+
+USAGE = """\
+cenie watch RUN ... [--port N] [--every SECONDS] [--no-pictures]
+
+serves the page of runs on this machine only, and makes it anew while they go on; Ctrl-C ends it
+
+--port N         by default a free one is taken; the address is printed
+--every SECONDS  how often to look for new results (10)
+--no-pictures    neither draw levels nor film the student, which takes some computing time beside the training
+"""
+
+
+@dataclass(frozen=True)
+class WatchRequest:
+    """What `cenie watch` is asked for, besides runs."""
+
+    port: int = setting(0, minimum=0, maximum=65_535)
+    every: float = setting(10.0, minimum=0.1, maximum=3600)
+    no_pictures: bool = False
+
+
+def watch_command(arguments: list[str]) -> int:
+    words, options = parse(arguments)
+    if "help" in options:
+        sys.stdout.write(USAGE)
+        return OK
+    if not words:
+        raise SettingsError([Problem("watch", "expected RUN, e.g. `cenie watch runs/maze-dr-quick-seed0`")])
+    request = settings.read(WatchRequest, plain_values(options))
+    paths = [Path(word) for word in words]
+    for path in paths:
+        if not RunDirectory(path).config.is_file():
+            raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
+    check_installed(not request.no_pictures)
+    # Training comes first: whoever only looks takes what it leaves, and no accelerator.
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    show_devices(1)
+    watched = Watched(paths)
+    try:
+        server = open_server(lambda: watched.published, request.port)
+    except OSError as error:
+        raise SettingsError([Problem("port", f"{request.port} cannot be used: {explain(error)}")]) from error
+    with GracefulStop() as stop, server:
+        threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
+        say(f"watch at {address_of(server)} (this machine only; Ctrl-C ends it)")
+        sys.stdout.flush()
+        _look(watched, request, stop)
+        server.shutdown()
+    return OK
+
+
+def _look(watched: Watched, request: WatchRequest, stop: GracefulStop) -> None:
+    """Look for news until somebody stops it."""
+    if request.no_pictures:
+        while not stop.wait(request.every):
+            watched.refresh()
+        return
+    studio = open_studio(interrupted=lambda: stop.requested)
+    from cenie.report.page.pictures import InterruptedDrawing
+
+    with contextlib.suppress(InterruptedDrawing):
+        while not stop.requested:
+            watched.refresh(studio)
+            stop.wait(request.every)

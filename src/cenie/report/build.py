@@ -1,0 +1,121 @@
+"""A report: everything that can be said of some runs, written into one directory.
+
+Figures (`figures/`, PNG and PDF), the numbers behind them (`tables/`, CSV), `report.md` with all of it in order,
+and the page (`index.html`), which is one file and needs none of the others. What the runs have not logged
+becomes a sentence. Only pictures of levels load JAX, since domains draw them with it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenie.report import tables
+from cenie.report.appearance import group_title
+from cenie.report.comparable import comparability
+from cenie.report.curriculum_items import curriculum_items
+from cenie.report.desk import Desk, Item, Options
+from cenie.report.page.write import check_installed, write_page
+from cenie.report.runs import Group, group_runs, open_runs
+from cenie.report.suite_items import curve_items, suite_items
+from cenie.run.directory import RunDirectoryError
+
+PAGE = "index.html"
+_PLAYED_BYTES = 2**28
+"""Of the records of levels of all runs together so much is read, and of each at least and at most these."""
+_FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**20, 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class DomainReport:
+    """All that is said of the runs of one domain; `notes` are about what differs between them."""
+
+    domain: str
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...]
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What was written where, and a sentence for each directory that was left out."""
+
+    out: Path
+    domains: tuple[DomainReport, ...]
+    skipped: tuple[str, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def entry(self) -> Path:
+        """What to open first."""
+        page = self.out / PAGE
+        return page if page in self.files else self.out / "report.md"
+
+
+def write_report(
+    paths: Iterable[str | Path],
+    out: str | Path,
+    options: Options | None = None,
+    *,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Write a report on run directories (or directories of them) into `out`, which is made if need be.
+
+    `progress` hears what is being made. Raises `RunDirectoryError` if there is not one run to report on,
+    `WriteError` if the directory cannot be written to, and `SettingsError` if a package is missing.
+    """
+    options = options or Options()
+    if options.page:
+        check_installed(options.pictures)
+    opened = open_runs(Path(path) for path in paths)
+    if not opened.runs:
+        reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)
+        raise RunDirectoryError(f"there is no run to report on{reasons}")
+    desk = Desk(Path(out), options, progress)
+    groups = group_runs(opened.runs)
+    desk.table("runs", tables.run_rows(groups))
+    fair = _PLAYED_BYTES // len(opened.runs)
+    limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
+    domains = []
+    for domain in dict.fromkeys(group.domain for group in groups):
+        own = tuple(group for group in groups if group.domain == domain)
+        name = domain.replace(":", "-")
+        items = (
+            *suite_items(desk, own, name),
+            *curve_items(desk, own, name),
+            *curriculum_items(desk, own, name, limit=limit),
+        )
+        domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
+    desk.save("report.md", _markdown(domains, opened.skipped).encode())
+    if desk.options.page:
+        pictures = desk.options.pictures
+        page = write_page(
+            groups, desk.out / PAGE, skipped=opened.skipped, pictures=pictures, say=desk.progress
+        )
+        desk.files.append(page)
+    return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))
+
+
+def _markdown(domains: Iterable[DomainReport], skipped: Iterable[str]) -> str:
+    lines = ["# Report", ""]
+    left_out = [f"- {sentence}" for sentence in skipped]
+    if left_out:
+        lines += ["Left out:", "", *left_out, ""]
+    for domain in domains:
+        lines += [f"## {domain.domain}", "", "| | runs | seeds |", "|---|---|---|"]
+        for group in domain.groups:
+            seeds = ", ".join(str(run.seed) for run in group.runs)
+            lines.append(f"| {group_title(group)} | {len(group.runs)} | {seeds} |")
+        lines.append("")
+        if domain.notes:
+            lines += ["What to mind when comparing:", "", *(f"- {note}" for note in domain.notes), ""]
+        for item in domain.items:
+            lines += _item_lines(item)
+    return "\n".join(lines) + "\n"
+
+
+def _item_lines(item: Item) -> list[str]:
+    pictures = [f"![{item.title}]({name})" for name in item.files if name.endswith(".png")]
+    others = [f"[{name}]({name})" for name in item.files if not name.endswith(".png")]
+    lines = [f"### {item.title}", "", *pictures, "", item.caption, ""]
+    lines += [item.text] if item.text else []
+    return [*lines, *([f"Files: {', '.join(others)}", ""] if others else [])]

@@ -1,0 +1,101 @@
+"""Whether runs can be compared: in what they differ besides their methods, in sentences."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from cenie.report.runs import FOLLOWS, Group, LoggedRun, shown
+from cenie.run.directory import flat
+
+_MOST = 6
+"""So many sentences of one kind are written out; what comes after is counted."""
+
+
+def comparability(groups: Sequence[Group]) -> list[str]:
+    """In what the runs of one domain differ that should not: a sentence for each; none if in nothing.
+
+    Runs that are not finished are named, and not held against the others any further.
+    """
+    runs = [(group.label, run) for group in groups for run in group.runs]
+    finished = [(label, run) for label, run in runs if run.summary is not None]
+    return [
+        *_limited(_unfinished([run for _, run in runs])),
+        *_differing("budgets (updates)", finished, lambda run: str(run.budget)),
+        *_differing("versions of cenie", finished, lambda run: str(run.version)),
+        *_differing("suites played", finished, lambda run: ", ".join(sorted(run.suites)) or "none"),
+        *_limited(_evaluations(finished)),
+        *_limited(_settings(finished, "env")),
+        *_limited(_settings(finished, "student")),
+        *_seeds(groups),
+        *_limited(_not_exact([run for _, run in runs])),
+    ]
+
+
+def _limited(sentences: Iterator[str]) -> list[str]:
+    found = list(sentences)
+    more = len(found) - _MOST
+    return found if more <= 0 else [*found[:_MOST], f"... and {more} more of this kind"]
+
+
+def _unfinished(runs: Sequence[LoggedRun]) -> Iterator[str]:
+    for run in runs:
+        if run.summary is None:
+            yield f"{run.path} is not finished: it is in curves, and elsewhere if no run of its kind is"
+
+
+def _not_exact(runs: Sequence[LoggedRun]) -> Iterator[str]:
+    for run in runs:
+        if run.summary is not None and run.summary.get("bit_exact") is False:
+            listed = run.summary.get("deviations")
+            reasons = [str(each) for each in listed] if isinstance(listed, list) else []
+            yield f"{run.path} is marked as not bit exact: {'; '.join(reasons) or 'no reason given'}"
+
+
+def _differing(
+    what: str, runs: Sequence[tuple[str, LoggedRun]], value: Callable[[LoggedRun], str | None]
+) -> list[str]:
+    """One sentence with all values and whose they are, or none if they are all the same."""
+    found: dict[str, list[str]] = {}
+    for label, run in runs:
+        seen = value(run)
+        if seen is not None:
+            found.setdefault(seen, []).append(label)
+    if len(found) < 2:
+        return []
+    told = "; ".join(f"{seen} ({', '.join(dict.fromkeys(labels))})" for seen, labels in found.items())
+    return [f"the {what} differ: {told}"]
+
+
+def _evaluations(runs: Sequence[tuple[str, LoggedRun]]) -> Iterator[str]:
+    """How the students that are compared were chosen, for each suite."""
+
+    def how(run: LoggedRun, suite: str) -> str | None:
+        episodes = run.final_episodes(suite)
+        if not len(episodes):
+            return None
+        updates = np.unique(episodes.updates)
+        return f"{len(updates)} up to update {updates[-1]}"
+
+    for suite in dict.fromkeys(suite for _, run in runs for suite in run.suites):
+        yield from _differing(
+            f"checkpoints played on {suite}", runs, lambda run, suite=suite: how(run, suite)
+        )
+
+
+def _settings(runs: Sequence[tuple[str, LoggedRun]], part: str) -> Iterator[str]:
+    """Settings of a part of the config that are not the same in all runs."""
+    values = [(label, run, dict(flat(run.config.get(part), part))) for label, run in runs]
+    paths = dict.fromkeys(path for _, _, own in values for path in own if path not in FOLLOWS)
+    for path in paths:
+        found = {id(run): shown(own.get(path)) for _, run, own in values}
+        yield from _differing(f"values of {path}", runs, lambda run, found=found: found[id(run)])
+
+
+def _seeds(groups: Sequence[Group]) -> Iterator[str]:
+    seeds = {group.label: [run.seed for run in group.runs] for group in groups}
+    if len({tuple(sorted(each)) for each in seeds.values()}) > 1:
+        told = "; ".join(f"{label}: {', '.join(map(str, each))}" for label, each in seeds.items())
+        yield f"the seeds differ: {told}"
+    for label, each in seeds.items():
+        if len(set(each)) < len(each):
+            yield f"{label} has a seed more than once: its runs are not independent"

@@ -1,0 +1,170 @@
+"""State-action coverage: how much of what students can meet each method has shown them (paper, section 4.2).
+
+All points of all methods are put into one plane by a joint t-SNE, and a method covers the cells of a grid in
+which it has points. The paper names neither the size of the grid nor the number of points; a grid with half
+as many cells as a method has points leaves room to differ. Areas of a t-SNE plane are no distances, so that a
+number without plane and grid stands beside: the mean distance of a point to the nearest other point of its
+run, in the space of the points itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenie.report.runs import Group, LoggedRun
+from cenie.run.directory import RunDirectoryError
+
+STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
+"""The paper's checkpoints (1k, 10k, 20k and 30k updates) as parts of a run."""
+MOST_POINTS = 2000
+"""Points of all methods together: the time of a t-SNE grows faster than they do."""
+POINTS_PER_CELL = 2.0
+_PERPLEXITY = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """As many points of a group as of every other one, and of which stage and run each is."""
+
+    group: Group
+    points: np.ndarray
+    stage: np.ndarray
+    run: np.ndarray
+    plane: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
+
+    clouds: tuple[Cloud, ...]
+    updates: tuple[int, ...]
+    side: int
+    covered: np.ndarray
+    spread: tuple[np.ndarray, ...]
+    """The mean distance to the nearest neighbour, of every run of each group."""
+
+
+def stages_of(run: LoggedRun) -> list[int]:
+    """The cycles of the snapshots that are nearest to the stages of a run, each once."""
+    cycles = np.array(list(run.snapshots))
+    if not len(cycles):
+        return []
+    nearest = [int(cycles[np.argmin(np.abs(cycles - part * cycles[-1]))]) for part in STAGES]
+    return list(dict.fromkeys(nearest))
+
+
+def is_recurrent(group: Group) -> bool:
+    """Whether the points are made of a network's memory, which no two networks share."""
+    student = group.runs[0].config.get("student")
+    network = student.get("network") if isinstance(student, dict) else None
+    return isinstance(network, dict) and network.get("kind") in ("lstm", "gru")
+
+
+def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0) -> Coverage | None:
+    """The coverage of all groups that have recorded points; None if there are fewer than two of them.
+
+    Needs scikit-learn. Points of another width than those of the first group cannot be compared with them and
+    are left out.
+    """
+    # As many runs of each: where every run has a network of its own, more runs cover more.
+    runs = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
+    fewest = min((count for count in runs if count), default=0)
+    found = [(group, *_points(group, fewest)) for group in groups]
+    found = [each for each in found if len(each[1])]
+    found = [each for each in found if each[1].shape[1] == found[0][1].shape[1]]
+    if len(found) < 2:
+        return None
+    count = min(most // len(found), *(len(points) for _, points, *_ in found))
+    rng = np.random.default_rng(seed)
+    chosen = [rng.permutation(len(points))[:count] for _, points, *_ in found]
+    parts = [[column[rows] for column in columns] for (_, *columns), rows in zip(found, chosen)]
+    every = _standardised(np.concatenate([points for points, *_ in parts]))
+    plane = _joint_plane(every, seed)
+    clouds = tuple(
+        Cloud(group, every[at : at + count], stage, run, plane[at : at + count])
+        for at, (group, *_), (_, stage, run) in zip(range(0, len(every), count), found, parts)
+    )
+    side = max(2, round(float(np.sqrt(count / POINTS_PER_CELL))))
+    cells = cells_of(plane, side)
+    covered = np.array(
+        [
+            [
+                len(np.unique(own[cloud.stage <= stage])) / side**2
+                for stage in range(1 + max(each.stage.max() for each in clouds))
+            ]
+            for cloud, own in zip(clouds, cells.reshape(len(clouds), count))
+        ]
+    )
+    spread = tuple(
+        np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
+        for cloud in clouds
+    )
+    return Coverage(clouds, _updates(found[0][0]), side, covered, spread)
+
+
+def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The recorded points of the stages of the first runs that have any, their stages and their runs."""
+    points, stages, runs = [], [], []
+    for number, run in enumerate([run for run in group.runs if run.snapshots][:most]):
+        for stage, cycle in enumerate(stages_of(run)):
+            try:
+                snapshot = run.snapshot(cycle)
+            except RunDirectoryError:
+                continue
+            values = None if snapshot is None else snapshot.points.get("values")
+            if values is None or not len(values):
+                continue
+            usable = np.isfinite(values).all(axis=1)
+            points.append(values[usable].astype(np.float64))
+            stages.append(np.full(usable.sum(), stage))
+            runs.append(np.full(usable.sum(), number))
+    if not points:
+        return np.empty((0, 0)), np.empty(0, int), np.empty(0, int)
+    return np.concatenate(points), np.concatenate(stages), np.concatenate(runs)
+
+
+def _updates(group: Group) -> tuple[int, ...]:
+    """After how many updates the stages of the first run were."""
+    run = group.runs[0]
+    snapshots = [run.snapshot(cycle) for cycle in stages_of(run)]
+    return tuple(snapshot.updates for snapshot in snapshots if snapshot is not None)
+
+
+def _standardised(points: np.ndarray) -> np.ndarray:
+    """Every coordinate with mean 0 and variance 1 over all methods; those that never change are 0."""
+    spread = points.std(axis=0)
+    return (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+
+
+def _joint_plane(points: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    perplexity = min(_PERPLEXITY, (len(points) - 1) / 3)
+    # Threads that wait for each other take five times the CPU time where other programs run too.
+    with threadpool_limits(1):
+        return TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
+
+
+def cells_of(plane: np.ndarray, side: int) -> np.ndarray:
+    """The number of the cell of each point, in a grid over the rectangle of all points."""
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    scaled = (plane - low) / np.where(high > low, high - low, 1.0)
+    places = np.minimum((scaled * side).astype(int), side - 1)
+    return places[:, 0] * side + places[:, 1]
+
+
+def nearest_distance(points: np.ndarray) -> float:
+    """The mean distance of a point to the nearest other one; NaN for fewer than two points."""
+    if len(points) < 2:
+        return float("nan")
+    squares = (points**2).sum(axis=1)
+    nearest = []
+    for first in range(0, len(points), 1024):  # a table of all distances at once would be large
+        rows = slice(first, first + 1024)
+        distances = squares[rows, None] + squares - 2.0 * points[rows] @ points.T
+        distances[np.arange(len(distances)), np.arange(first, first + len(distances))] = np.inf
+        nearest.append(distances.min(axis=1))
+    return float(np.sqrt(np.maximum(np.concatenate(nearest), 0.0)).mean())

@@ -1,0 +1,164 @@
+"""What a report says of the curriculum: regret in the buffer, difficulty, coverage, and levels to look at."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cenie.report import figures, reference, stats, tables
+from cenie.report.appearance import group_title
+from cenie.report.coverage import Coverage, is_recurrent, measure_coverage
+from cenie.report.curriculum import LOW_REGRET, Chosen, compositions, low_regret_levels
+from cenie.report.desk import Desk, Item
+from cenie.report.runs import Group
+from cenie.report.scores import metric_curve
+from cenie.report.suite_items import known
+
+_PICTURES = 3
+"""So many levels of each kind are drawn at each stage."""
+
+
+def curriculum_items(desk: Desk, groups: Sequence[Group], domain: str, *, limit: int) -> Iterator[Item]:
+    """All of it; `limit` is how many bytes of the records of a run are read."""
+    desk.progress(f"{domain}: curriculum")
+    yield _total_regret(desk, groups, domain)
+    yield from _compositions(desk, groups, domain, limit)
+    yield _coverage(desk, groups, domain)
+    yield _gallery(desk, groups, domain)
+
+
+def _total_regret(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+    title = "Total regret in the level buffer"
+    lines = known(metric_curve(group, "teacher/regret_total") for group in groups)
+    if not lines:
+        return Item(title, "No run has logged it: it takes a method with a level buffer.")
+    fills = known(metric_curve(group, "teacher/buffer_fill") for group in groups)
+    panels = {"total regret": lines, "filled part of the buffer": fills}
+    figure = figures.curves(panels, groups, x_label="updates", y_label="sum of scores")
+    name = f"{domain}-total-regret"
+    files = (*desk.figure(name, figure), desk.table(name, tables.curve_rows(panels, "updates")))
+    caption = (
+        "The sum of the regret of all stored levels over training: mean and standard error over runs. "
+        "Compare methods where their buffers are equally full (right), and only if they have the same score."
+    )
+    return Item(title, caption, files)
+
+
+def _compositions(desk: Desk, groups: Sequence[Group], domain: str, limit: int) -> Iterator[Item]:
+    title = "Difficulty of the replayed levels"
+    found = compositions(groups, limit=limit)
+    if not found:
+        yield Item(title, "No run has recorded replayed levels: it takes a method with a level buffer.")
+    for each in found:
+        scale = each[0].scale
+        name = f"{domain}-replayed-{scale.column.removeprefix('level/')}"
+        files = (
+            *desk.figure(name, figures.compositions(each)),
+            desk.table(name, tables.composition_rows(each)),
+        )
+        count = sum(one.levels for one in each)
+        caption = (
+            f"Which part of the replayed levels was of which class ({scale.title}), over training: all runs "
+            f"of a method together, {count:,} levels. Of long records a sample is read."
+        )
+        yield Item(f"{title}: {scale.title}", caption, files)
+
+
+def _coverage(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+    title = "State-action coverage"
+    if not desk.options.coverage:
+        return Item(title, "Left out, as asked for.")
+    if len(groups) < 2:
+        return Item(title, "Coverage compares methods, and there is one only.")
+    desk.progress(f"{domain}: coverage")
+    try:
+        found = measure_coverage(groups, most=desk.options.points)
+    except ImportError:
+        return Item(title, "It needs scikit-learn: pip install 'cenie[report]'.")
+    if found is None:
+        return Item(title, "Fewer than two methods have recorded comparable points (run.recorded_points).")
+    printed = reference.COVERAGE.values if domain == "walker" else {}
+    rows, text = _coverage_tables(found, printed)
+    name = f"{domain}-coverage"
+    files = (*desk.figure(name, figures.coverage_evolution(found)), desk.table(name, rows))
+    caption = (
+        f"One joint t-SNE of {len(found.clouds[0].points)} points of each method, and the part of "
+        f"{found.side} x {found.side} cells in which a method has points so far. Without plane and grid: "
+        "the mean distance of a point to its nearest neighbour in the same run, coordinates standardised "
+        "(mean and standard error over runs)."
+    )
+    if printed:
+        caption += (
+            f" Paper: {reference.COVERAGE.what} after {reference.COVERAGE.budget}, another budget than here."
+        )
+    if any(map(is_recurrent, groups)):
+        caption += (
+            " Caution: these points hold the memory of a recurrent network, which every run learns for "
+            "itself, so that clouds of different runs lie apart for that reason alone. The paper does this "
+            "in BipedalWalker only, where points are observations and actions."
+        )
+    return Item(title, caption, files, text)
+
+
+def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tables.Row], str]:
+    rows, lines = [], ["| | covered | nearest neighbour | *paper: covered* |", "|---|---|---|---|"]
+    for cloud, covered, spread in zip(found.clouds, found.covered, found.spread):
+        paper = printed.get(cloud.group.method, "")
+        mean, error = float(np.nanmean(spread)), float(stats.standard_error(spread))
+        told = f"{mean:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
+        lines.append(f"| {group_title(cloud.group)} | {covered[-1]:.1%} | {told} | {paper} |")
+        rows += [
+            {
+                "group": cloud.group.label,
+                "stage": stage,
+                "updates": found.updates[stage] if stage < len(found.updates) else None,
+                "covered": value,
+                "points": len(cloud.points),
+                "cells": found.side**2,
+                "nearest_neighbour_distance": mean,
+                "nearest_neighbour_standard_error": error,
+                "paper_another_budget": paper,
+            }
+            for stage, value in enumerate(covered)
+        ]
+    return rows, "\n".join(lines) + "\n"
+
+
+def _gallery(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+    title = "Levels of low regret: of high and of low novelty"
+    if not desk.options.pictures:
+        return Item(title, "Left out, as asked for.")
+    for group in groups:
+        chosen = low_regret_levels(group.runs[0], _PICTURES)
+        if chosen:
+            return _drawn(desk, title, group, domain, chosen)
+    return Item(title, "No run has stored levels with both regret and novelty; methods with a novelty do.")
+
+
+def _drawn(desk: Desk, title: str, group: Group, domain: str, chosen: Sequence[Chosen]) -> Item:
+    from cenie.report import pictures  # loads JAX
+
+    desk.progress(f"{domain}: gallery")
+    run = group.runs[0]
+    rows = []
+    try:
+        for name, of in (("high novelty", "novel"), ("low novelty", "familiar")):
+            row = []
+            for one in chosen:
+                places = getattr(one, of)
+                images = pictures.stored_levels(run.path, one.buffer, places)
+                regret, novelty = one.buffer["regret"][places], one.buffer["novelty"][places]
+                row += [
+                    (image, f"regret {first:.2f}\nnovelty {second:.1f}")
+                    for image, first, second in zip(images, regret, novelty)
+                ]
+            rows.append((name, row))
+    except pictures.CannotDraw as error:
+        return Item(title, f"The levels cannot be drawn: {error}")
+    titles = [f"{one.updates} updates" for one in chosen]
+    files = desk.figure(f"{domain}-low-regret", figures.gallery(rows, titles=titles, each=_PICTURES))
+    caption = (
+        f"Stored levels of {group_title(group)} (seed {run.seed}): of the lowest {LOW_REGRET:.0%} by regret "
+        "those of the highest novelty (above) and of the lowest (below). Scores of different times are not "
+        "comparable."
+    )
+    return Item(title, caption, files)

@@ -1,0 +1,82 @@
+"""The directory of a report, and what is put into it: figures, tables, and an item for each of them."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cenie.report.coverage import MOST_POINTS
+from cenie.report.tables import Row, csv_bytes
+from cenie.run.durable import WriteError, explain, replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to make besides what is made quickly.
+
+    `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
+    few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to look
+    at in a browser; `points` is how many points the t-SNE has.
+    """
+
+    coverage: bool = True
+    pictures: bool = True
+    pdf: bool = True
+    page: bool = True
+    points: int = MOST_POINTS
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure or a table with its caption and files; or, without files, why there is none.
+
+    `text` is a table in Markdown. The names of files are relative to the directory of the report.
+    """
+
+    title: str
+    caption: str
+    files: tuple[str, ...] = ()
+    text: str = ""
+
+
+class Desk:
+    """Where the parts of a report are written, each as soon as it is made."""
+
+    def __init__(self, out: Path, options: Options, progress: Callable[[str], None]):
+        self.out, self.options, self.progress = out, options, progress
+        self.files: list[Path] = []
+        for folder in ("figures", "tables"):
+            try:
+                (out / folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise WriteError(f"cannot create {out / folder}: {explain(error)}", error.errno) from error
+
+    def save(self, name: str, content: bytes) -> str:
+        """Write a file, whole or not at all; returns its name."""
+        path = self.out / name
+        replace_file(path, content)
+        self.files.append(path)
+        return name
+
+    def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
+        """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
+        # Where everything goes is reckoned once, rather than twice for each format.
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.execute(figure)
+            figure.set_layout_engine("none")
+        saved = []
+        for suffix in ("png", "pdf") if self.options.pdf else ("png",):
+            content = io.BytesIO()
+            metadata = {"CreationDate": None} if suffix == "pdf" else {"Software": "cenie"}
+            figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
+            saved.append(self.save(f"figures/{name}.{suffix}", content.getvalue()))
+        return tuple(saved)
+
+    def table(self, name: str, rows: Sequence[Row]) -> str:
+        """Write rows as CSV."""
+        return self.save(f"tables/{name}.csv", csv_bytes(rows))

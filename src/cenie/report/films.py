@@ -1,0 +1,111 @@
+"""Pictures of levels and films of a student's episodes, as arrays of pixels and as the bytes of files."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
+
+from cenie.envs.base import Domain, Renderer
+from cenie.envs.pictures import gif_bytes, png_bytes, sheet
+from cenie.report.scenes import Scene, renderer_of
+from cenie.run.config import Config
+from cenie.run.evaluate import Episode, record_episodes
+from cenie.run.opened import Run
+from cenie.student.networks import Network
+
+Picture = UInt8[np.ndarray, "height width 3"]
+
+MOST_FRAMES = 400
+"""Pictures of one film; of longer episodes every second state is shown, or every third, ..."""
+MOST_BYTES = 2**28
+"""Of all pictures of one film in memory."""
+SLOWEST, FASTEST, SECONDS = 6.0, 25.0, 6.0
+"""Pictures per second, and how long a short film is to last."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """An episode in pictures of equal size, and how it went. `frames_at` are the steps that are shown."""
+
+    name: str
+    frames: UInt8[np.ndarray, "time height width 3"]
+    frames_at: list[int]
+    episode: Episode
+
+    @property
+    def frames_per_second(self) -> float:
+        return min(max(len(self.frames) / SECONDS, SLOWEST), FASTEST)
+
+    @property
+    def outcome(self) -> str:
+        """How it went, in words."""
+        how = "solved in" if self.episode.solved else "not solved in"
+        return f"{how} {self.episode.length} steps, return {self.episode.episode_return:.2f}"
+
+
+def open_for_pictures(path: Path, config: Config) -> Run:
+    """A run whose student is to be looked at: on one device, which is enough for a few episodes."""
+    return Run(path, replace(config, run=replace(config.run, devices=1)))
+
+
+def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:
+    """An episode on each of the scenes, of at most about so many steps; those of one environment side by
+    side."""
+    found: dict[int, Episode] = {}
+    for environment in {id(scene.environment): scene.environment for scene in scenes}.values():
+        rows = [number for number, scene in enumerate(scenes) if scene.environment is environment]
+        levels = domain.stack([scenes[number].level for number in rows])
+        keys = jnp.stack([scenes[number].key for number in rows])
+        played = record_episodes(environment, network, levels, keys=keys, longest=longest)
+        found |= dict(zip(rows, played, strict=True))
+    return [found[number] for number in range(len(scenes))]
+
+
+def film(domain: Domain, scene: Scene, episode: Episode, *, most_frames: int = MOST_FRAMES) -> Film:
+    """The pictures of an episode: the first state, the last one, and what fits in between."""
+    renderer = renderer_of(domain)
+    affordable = max(2, MOST_BYTES // renderer.level(scene.level).nbytes)
+    states = len(jax.tree.leaves(episode.states)[0])
+    stride = math.ceil(states / min(most_frames, affordable))
+    shown = sorted({*range(0, states, stride), states - 1})
+    frames = renderer.episode(scene.level, jax.tree.map(lambda leaf: leaf[shown], episode.states))
+    return Film(scene.name, frames, shown, episode)
+
+
+def last_look(domain: Domain, scene: Scene, episode: Episode) -> Picture:
+    """The level and what the student did there, in one picture.
+
+    Where a film shows the whole level, that is its last picture; where a camera follows the student, the
+    level alone.
+    """
+    renderer: Renderer = renderer_of(domain)
+    picture = renderer.level(scene.level)
+    last = renderer.episode(scene.level, episode.states)[-1]
+    return last if last.shape == picture.shape else picture
+
+
+def shrunk(picture: UInt8[np.ndarray, "*time height width 3"], side: int) -> np.ndarray:
+    """Every second pixel, every third, ... so that no side is longer than wanted; sharp edges stay sharp."""
+    step = math.ceil(max(picture.shape[-3:-1]) / side)
+    return picture[..., step // 2 :: step, step // 2 :: step, :]
+
+
+def sheet_png(pictures: Sequence[Picture], columns: int) -> bytes:
+    """Pictures side by side, as a PNG file."""
+    return png_bytes(sheet(pictures, columns))
+
+
+def sheet_gif(films: Sequence[Film], columns: int, frames_per_second: float | None = None) -> bytes:
+    """Films side by side, as a GIF file; those that have ended wait for the longest."""
+    length = max(len(each.frames) for each in films)
+    frames = [
+        sheet([each.frames[min(now, len(each.frames) - 1)] for each in films], columns)
+        for now in range(length)
+    ]
+    longest = max(films, key=lambda each: len(each.frames))
+    return gif_bytes(np.stack(frames), frames_per_second or longest.frames_per_second)

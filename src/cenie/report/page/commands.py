@@ -1,0 +1,39 @@
+"""The command that trains a run again, read off its config. Loads no JAX."""
+
+import json
+import shlex
+from typing import Any
+
+from cenie import settings
+from cenie.envs.domains import is_reference
+from cenie.run.config import read_config
+from cenie.run.directory import flat
+from cenie.run.presets import preset
+from cenie.settings import SettingsError
+
+_NAMED = ("domain", "method", "preset", "seed", "updates", "from_python")
+_ABSENT: Any = object()
+
+
+def train_command(config: dict[str, Any]) -> str | None:
+    """`cenie train ...` with every setting that is not the preset's; None if no command could do it."""
+    if config.get("from_python") or is_reference(config.get("domain")):
+        return None
+    try:
+        made = read_config(config)
+        usual = preset(made.domain, made.method, made.preset, {"updates": made.updates, "seed": made.seed})
+    except SettingsError:
+        return None
+    words = ["cenie", "train", made.domain, made.method, "--preset", made.preset]
+    words += ["--seed", str(made.seed), "--updates", str(made.updates)]
+    ours, theirs = dict(flat(settings.to_data(made))), dict(flat(settings.to_data(usual)))
+    for path, value in ours.items():
+        if path not in _NAMED and value != theirs.get(path, _ABSENT):
+            words += [f"--{path}", _text(value)]
+    return shlex.join(words)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,233 @@
+"""The data of the page: everything that it shows, as plain JSON. Loads no JAX, but to draw pictures."""
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cenie
+from cenie.report.appearance import colours, group_title
+from cenie.report.comparable import comparability
+from cenie.report.page.commands import train_command
+from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
+from cenie.report.page.results import suite_results
+from cenie.report.runs import Group, LoggedRun
+from cenie.run.directory import RunDirectoryError, flat
+from cenie.settings import SettingsError
+
+if TYPE_CHECKING:
+    from cenie.report.page.pictures import Studio
+
+FORMAT = 1
+"""Of the data; the template checks that it is its own."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a page holds at most, so that it stays small enough to be sent and opened."""
+
+    curricula: int = 12
+    """Runs whose level buffers are shown: one of each group."""
+    points: int = 60_000
+    """Levels at all moments of all of them."""
+    levels: int = 800
+    """Levels of one run at one moment."""
+    pictures: int = 1600
+    """Pictures of levels in all."""
+    picture_bytes: int = 3_000_000
+    filmed: int = 4
+    """Runs whose students are filmed, for which each has to be loaded."""
+    films: int = 48
+    """Episodes on stored levels in all; each run that is shown also has some on held-out levels."""
+    suite_films: int = 12
+    film_bytes: int = 3_000_000
+
+
+LIMITS = Limits()
+
+
+def page_data(
+    groups: Sequence[Group],
+    *,
+    skipped: Sequence[str] = (),
+    studio: "Studio | None" = None,
+    limits: Limits = LIMITS,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Everything that the page shows of groups of runs; `skipped` says which directories it does not.
+
+    With a `studio`, levels are drawn and episodes are filmed, which takes JAX and, for episodes, checkpoints.
+    """
+    problems: list[str] = []
+    if studio is not None:
+        studio.begin_page()
+    suites = suite_results(groups, problems)
+    runs = [run for group in groups for run in group.runs]
+    chosen, left_out = _shown_runs(groups, limits)
+    curricula = []
+    for number, run in enumerate(chosen):
+        say(f"page: {run.path} ({number + 1} of {len(chosen)})")
+        share = _Share(limits, len(chosen), number < limits.filmed)
+        made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
+        if made is not None:
+            curricula.append(made)
+    return {
+        "format": FORMAT,
+        "version": cenie.__version__,
+        "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "live": False,
+        "groups": _groups(groups),
+        "runs": [_run(run, groups) for run in runs],
+        "suites": suites,
+        "curricula": curricula,
+        "notes": _notes(groups),
+        "skipped": [*skipped, *problems],
+        "leftOut": [*left_out, *_left_out(curricula, studio)],
+    }
+
+
+def _groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    found = []
+    for group in groups:
+        same = [other for other in groups if other.domain == group.domain]
+        found.append(
+            {
+                "domain": group.domain,
+                "method": group.method,
+                "label": group.label,
+                "title": group_title(group),
+                "colour": colours(same)[group.label],
+                "seeds": [run.seed for run in group.runs],
+            }
+        )
+    return found
+
+
+def _run(run: LoggedRun, groups: Sequence[Group]) -> dict[str, Any]:
+    group = next(number for number, group in enumerate(groups) if run in group.runs)
+    return {
+        "name": run.path.resolve().name,
+        "path": str(run.path),
+        "group": group,
+        "seed": run.seed,
+        "budget": run.budget,
+        "finished": run.summary is not None,
+        "updates": (run.summary or {}).get("updates"),
+        "version": run.version,
+        "command": train_command(run.config),
+        "config": [[path, value] for path, value in flat(run.config)],
+    }
+
+
+def _notes(groups: Sequence[Group]) -> list[str]:
+    """In what runs that are shown side by side differ."""
+    domains = dict.fromkeys(group.domain for group in groups)
+    found = []
+    for domain in domains:
+        for sentence in comparability([group for group in groups if group.domain == domain]):
+            found.append(f"{domain}: {sentence}" if len(domains) > 1 else sentence)
+    return found
+
+
+def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun], list[str]]:
+    """One run of each group, a finished one if there is any, and what is not shown."""
+    chosen = [next((run for run in group.runs if run.summary is not None), group.runs[0]) for group in groups]
+    shown, left_out = chosen[: limits.curricula], []
+    others = sum(len(group.runs) for group in groups) - len(chosen)
+    if others:
+        left_out.append(
+            f"level buffers are shown of one run of each group; those of {others} other runs are left out "
+            "(name a single run to see its own)"
+        )
+    if len(chosen) > len(shown):
+        names = ", ".join(group.label for group in groups[len(shown) :])
+        left_out.append(
+            f"level buffers of more than {limits.curricula} groups would be too much: not of {names}"
+        )
+    return shown, left_out
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one of several runs may have of the page."""
+
+    limits: Limits
+    sharers: int
+    is_filmed: bool
+
+    def levels(self, moments: int) -> int:
+        return max(20, min(self.limits.levels, self.limits.points // (self.sharers * max(1, moments))))
+
+    @property
+    def pictures(self) -> int:
+        return self.limits.pictures // self.sharers
+
+    @property
+    def films(self) -> int:
+        return self.limits.films // min(self.sharers, max(1, self.limits.filmed))
+
+
+def _curriculum(
+    run: LoggedRun, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
+) -> dict[str, Any] | None:
+    """The level buffer of a run over training, with pictures if there is a studio."""
+    curriculum = read_curriculum(run, share.levels(min(_snapshot_count(run), MOST_FRAMES)))
+    problems += curriculum.problems
+    data = curriculum_data(curriculum)
+    if data is None and studio is None:
+        return None
+    data = data or {"frames": []}
+    data |= {"run": number, "pictures": {}, "films": {}, "heldOut": [], "suite": None, "noFilms": None}
+    if studio is None:
+        data["noFilms"] = "this page was made without pictures and episodes"
+        return data if data["frames"] else None
+    _draw(data, run, curriculum, share=share, studio=studio)
+    return data if data["frames"] or data["heldOut"] else None
+
+
+def _draw(
+    data: dict[str, Any], run: LoggedRun, curriculum: Curriculum, *, share: _Share, studio: "Studio"
+) -> None:
+    """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
+    from cenie.report.page.pictures import notable
+
+    try:
+        if curriculum.has_buffer:
+            data["pictures"] = studio.level_pictures(run, curriculum, share.pictures)
+        if not share.is_filmed or not share.films:
+            data["noFilms"] = "no episodes of this run: a page has those of a few runs only"
+            return
+        data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
+        data["suite"] = run.suites[0] if run.suites else None
+        if data["suite"] is not None:
+            data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
+    except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
+        data["noFilms"] = f"no pictures or episodes: {error}"
+
+
+def _snapshot_count(run: LoggedRun) -> int:
+    try:
+        return len(run.snapshots)
+    except RunDirectoryError:
+        return 0
+
+
+def _left_out(curricula: list[dict[str, Any]], studio: "Studio | None") -> list[str]:
+    found = []
+    thinned = [each for each in curricula if any(len(f["levels"]) < f["total"] for f in each["frames"])]
+    if thinned:
+        shown = max(len(frame["levels"]) for each in thinned for frame in each["frames"])
+        found.append(f"of a level buffer at most {shown} levels are shown at a time, the same ones all along")
+    if studio is not None:
+        drawn = sum(len(each["pictures"]) for each in curricula)
+        all_levels = sum(len(each.get("ids", ())) for each in curricula if each.get("hasBuffer"))
+        if drawn < all_levels:
+            found.append(f"{drawn} of the {all_levels} stored levels that are shown have pictures")
+        if studio.films.refused:
+            found.append(f"{studio.films.refused} episodes did not fit on the page")
+        filmed = sum(len(each["films"]) for each in curricula)
+        if filmed < all_levels:
+            found.append(
+                f"{filmed} stored levels have an episode to play; `cenie play RUN ID` films any other"
+            )
+    return found

@@ -1,0 +1,30 @@
+"""Arrays as short JSON: a page holds many numbers, and a reader sees no more than a few digits of each."""
+
+from typing import Any
+
+import numpy as np
+
+DIGITS = 4
+
+
+def short(values: Any) -> list[Any]:
+    """Numbers with few digits; those that are not finite, which JSON does not have, become None."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biu":
+        return array.astype(int).tolist()
+    return [one(value) for value in array.tolist()]
+
+
+def one(value: float | int | None) -> float | int | None:
+    """A number with few digits."""
+    if value is None or not np.isfinite(value):
+        return None
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many of the numbers below `count`, the first and the last included."""
+    if count <= most:
+        return list(range(count))
+    return np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()

@@ -1,0 +1,196 @@
+"""Pictures of levels and films of episodes, small enough for a page: WebP within a budget of bytes.
+
+Drawing needs the domain, and so JAX; without it the page has no pictures.
+"""
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from cenie.envs.base import Domain
+from cenie.report import films, scenes
+from cenie.report.page.curriculum import Curriculum
+from cenie.report.page.numbers import one
+from cenie.report.runs import LoggedRun
+from cenie.report.scenes import Scene
+from cenie.run.compilation import kept_programs
+from cenie.run.config import load_config
+from cenie.run.opened import Run
+
+PICTURE_SIDE, FILM_SIDE = 320, 320
+"""The longest side of a picture, in pixels."""
+MOST_FRAMES = 120
+"""Of a film."""
+LONGEST_EPISODE = 2000
+_COLOURS = 64
+_WIDEST = 16_000
+"""Pixels of a side of a WebP picture, which can have 16,383."""
+
+
+class InterruptedDrawing(BaseException):
+    """Nobody waits for the pictures any more. No mere exception: that would count as a failed picture."""
+
+
+@dataclass
+class Budget:
+    """Bytes that may be spent, and how many things were left out because they would have cost too much."""
+
+    limit: int
+    spent: int = 0
+    refused: int = 0
+
+    def take(self, size: int) -> bool:
+        if self.spent + size > self.limit:
+            self.refused += 1
+            return False
+        self.spent += size
+        return True
+
+
+class Studio:
+    """Draws the levels of runs and films their students, as long as the budgets last.
+
+    What was drawn is kept, so that a page which is made again and again draws only what is new.
+    """
+
+    def __init__(self, picture_bytes: int, film_bytes: int, interrupted: Callable[[], bool] = lambda: False):
+        self._limits, self._interrupted = (picture_bytes, film_bytes), interrupted
+        self._opened: dict[Path, tuple[int, Run]] = {}
+        self._drawn: dict[tuple[Path, str], str] = {}
+        self._filmed: dict[tuple[Path, int, str], dict[str, Any]] = {}
+        self.begin_page()
+
+    def begin_page(self) -> None:
+        """A new page has the whole budgets."""
+        self.pictures, self.films = map(Budget, self._limits)
+
+    def level_pictures(self, run: LoggedRun, curriculum: Curriculum, most: int) -> dict[int, str]:
+        """Pictures of the shown levels by their ids, the ones that count most first, as data URIs."""
+        _, opened = self._open(run)
+        places = curriculum.places()
+        found: dict[int, str] = {}
+        for number in [number for number in curriculum.shown_ids() if number in places][:most]:
+            picture = self._picture(run, _stored(opened.domain, *places[number]), opened.domain)
+            if picture is None:
+                break
+            found[number] = picture
+        return found
+
+    def level_films(self, run: LoggedRun, curriculum: Curriculum, numbers: Sequence[int]) -> dict[int, Any]:
+        """Films of the newest student on stored levels, by their ids."""
+        _, opened = self._open(run)
+        places = curriculum.places()
+        chosen = [number for number in numbers if number in places]
+        made = self._films(run, [_stored(opened.domain, *places[number]) for number in chosen])
+        return {number: film for number, film in zip(chosen, made, strict=True) if film is not None}
+
+    def suite_films(self, run: LoggedRun, suite: str, most: int) -> list[dict[str, Any]]:
+        """The levels of a suite, each with its picture and, if there is one, its film."""
+        _, opened = self._open(run)
+        wanted = scenes.suite_scenes(opened.domain, suite)[:most]
+        made = zip(wanted, self._films(run, wanted), strict=True)
+        return [
+            {"name": scene.name, "picture": self._picture(run, scene, opened.domain), "film": film}
+            for scene, film in made
+        ]
+
+    def _open(self, run: LoggedRun) -> tuple[int, Run]:
+        """The run with its newest checkpoint, and a number that is another one for every checkpoint."""
+        stamps = (file.stat().st_mtime_ns for file in run.files.checkpoints.glob("step-*"))
+        newest = max(stamps, default=0)
+        known = self._opened.get(run.path)
+        if known is None or known[0] != newest:
+            self._opened[run.path] = newest, films.open_for_pictures(run.path, load_config(run.files.config))
+            self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
+        return self._opened[run.path]
+
+    def _stop_if_interrupted(self) -> None:
+        if self._interrupted():
+            raise InterruptedDrawing
+
+    def _picture(self, run: LoggedRun, scene: Scene, domain: Domain) -> str | None:
+        self._stop_if_interrupted()
+        key = run.path, scene.name
+        if key not in self._drawn:
+            level = scenes.renderer_of(domain).level(scene.level)
+            self._drawn[key] = data_uri(films.shrunk(level, PICTURE_SIDE))
+        return self._drawn[key] if self.pictures.take(len(self._drawn[key])) else None
+
+    def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
+        newest, opened = self._open(run)
+        self._stop_if_interrupted()
+        missing = [scene for scene in wanted if (run.path, newest, scene.name) not in self._filmed]
+        if missing:
+            with kept_programs():
+                episodes = films.record(opened.domain, opened.network, missing, LONGEST_EPISODE)
+            for scene, episode in zip(missing, episodes, strict=True):
+                self._stop_if_interrupted()
+                film = films.film(opened.domain, scene, episode, most_frames=MOST_FRAMES)
+                self._filmed[run.path, newest, scene.name] = frame_strip(film)
+        made = [self._filmed[run.path, newest, scene.name] for scene in wanted]
+        return [film if self.films.take(len(film["source"])) else None for film in made]
+
+
+def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
+    return next(scenes.buffer_scenes(domain, buffer, [row]))
+
+
+def frame_strip(film: films.Film) -> dict[str, Any]:
+    """The pictures of a film in rows of one picture, which a page can show one after the other."""
+    frames = films.shrunk(film.frames, FILM_SIDE)
+    count, height, width, _ = frames.shape
+    columns = max(1, min(count, _WIDEST // width, round((count * height / width) ** 0.5)))
+    rows = -(-count // columns)
+    strip = np.zeros((rows * height, columns * width, 3), np.uint8)
+    for number, frame in enumerate(frames):
+        top, left = (number // columns) * height, (number % columns) * width
+        strip[top : top + height, left : left + width] = frame
+    return {
+        "source": data_uri(strip),
+        "width": width,
+        "height": height,
+        "columns": columns,
+        "count": count,
+        "fps": one(film.frames_per_second),
+        "steps": film.frames_at,
+        "solved": film.episode.solved,
+        "return": one(film.episode.episode_return),
+        "length": film.episode.length,
+    }
+
+
+def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
+    """A picture within a page: exact where it has few colours, as drawings have, and otherwise nearly so."""
+    image = Image.fromarray(np.ascontiguousarray(picture))
+    few = image.getcolors(_COLOURS) is not None
+    content = io.BytesIO()
+    image.save(content, "WEBP", lossless=few, quality=20 if few else 45, method=1 if few else 3)
+    return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")
+
+
+def notable(curriculum: Curriculum, most: int) -> list[int]:
+    """Levels of the last moment that people will want to see played: the likeliest to be replayed, and those
+    with the most and the least of each score."""
+    if not curriculum.frames or not curriculum.has_buffer:
+        return []
+    frame = curriculum.frames[-1]
+    columns = {name: values[frame.rows] for name, values in frame.columns.items()}
+    orders = [np.argsort(-columns["probability"], kind="stable")]
+    for name in ("novelty", "regret"):
+        if name in columns:
+            order = np.argsort(np.nan_to_num(columns[name]), kind="stable")
+            orders += [order[::-1], order]
+    return list(dict.fromkeys(_in_turns(orders, frame.ids)))[:most]
+
+
+def _in_turns(orders: Iterable[np.ndarray], ids: np.ndarray) -> Iterable[int]:
+    """The first of each order, then the second of each, ..."""
+    for places in zip(*orders):
+        yield from (int(ids[place]) for place in places)

@@ -1,0 +1,104 @@
+"""The page as one file: template, style, program, plotting library and data put together. Loads no JAX.
+
+The data comes from run directories, which may come from anyone. It goes into the page as JSON in which no
+character has a meaning in HTML; the program shows it as text, never as markup; and the page's own policy lets
+a browser run these very scripts and nothing else, and ask nobody for anything.
+"""
+
+import base64
+import hashlib
+import importlib.resources
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cenie.report.page.data import LIMITS, Limits, page_data
+from cenie.report.runs import Group
+from cenie.run.durable import replace_file
+from cenie.settings import Problem, SettingsError
+
+if TYPE_CHECKING:
+    from cenie.report.page.pictures import Studio
+
+_INSTALL = "is not installed; pip install 'cenie[report]'"
+
+
+def write_page(
+    groups: Sequence[Group],
+    out: Path,
+    *,
+    skipped: Sequence[str] = (),
+    pictures: bool = True,
+    limits: Limits = LIMITS,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Write the page of groups of runs to a file, which is returned.
+
+    `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
+    episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
+    """
+    check_installed(pictures)
+    studio = open_studio(limits) if pictures else None
+    data = page_data(groups, skipped=skipped, studio=studio, limits=limits, say=say)
+    replace_file(out, page_html(data).encode())
+    return out
+
+
+def open_studio(limits: Limits = LIMITS, interrupted: Callable[[], bool] = lambda: False) -> "Studio":
+    """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
+    from cenie.report.page.pictures import Studio
+
+    return Studio(limits.picture_bytes, limits.film_bytes, interrupted)
+
+
+def check_installed(pictures: bool = True) -> None:
+    """Raise `SettingsError` if the packages are missing that a page needs."""
+    needed = {"plotly": "plotly", **({"PIL": "pillow"} if pictures else {})}
+    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise SettingsError([Problem("report", f"{', '.join(missing)} {_INSTALL}")])
+
+
+def page_html(data: dict[str, Any]) -> str:
+    """The whole page."""
+    plotting, program = plotly_source(), _part("page.js")
+    scripts = " ".join(f"'sha256-{_digest(source)}'" for source in (plotting, program))
+    whom = "'self'" if data["live"] else "'none'"
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"connect-src {whom}; base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "POLICY": policy,
+        "STYLE": _part("page.css"),
+        "DATA": json_for_html(data),
+        "PLOTLY": plotting,
+        "PROGRAM": program,
+    }
+    # Split once at the marks, so that nothing that is put in can be taken for a mark.
+    pieces = _part("page.html").split("@@")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def json_for_html(data: Any) -> str:
+    """JSON that may stand inside a script element: without characters that could end it."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def plotly_source() -> str:
+    """The plotting library as its package ships it."""
+    source = importlib.resources.files("plotly") / "package_data" / "plotly.min.js"
+    return source.read_text(encoding="utf-8")
+
+
+def _part(name: str) -> str:
+    return (importlib.resources.files("cenie.report.page") / name).read_text(encoding="utf-8")
+
+
+def _digest(source: str) -> str:
+    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()

@@ -1,0 +1,33 @@
+"""Pictures of the levels that a run has stored, as its domain draws them. Loads JAX."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cenie.report.scenes import buffer_scenes, renderer_of
+from cenie.run.config import load_config
+from cenie.run.directory import RunDirectory
+from cenie.run.opened import Run
+from cenie.settings import SettingsError
+
+
+class CannotDraw(Exception):
+    """Why there are no pictures."""
+
+
+def stored_levels(
+    path: Path, buffer: dict[str, np.ndarray], rows: Sequence[int] | np.ndarray
+) -> list[np.ndarray]:
+    """A picture of each of these rows of a buffer of a snapshot. Raises `CannotDraw` with the reason.
+
+    A domain that is no part of the library is not imported because a file names it.
+    """
+    try:
+        domain = Run(path, load_config(RunDirectory(path).config)).domain
+        draw = renderer_of(domain).level
+        return [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
+    except SettingsError as error:
+        raise CannotDraw("; ".join(map(str, error.problems))) from error
+    except (KeyError, ValueError) as error:
+        raise CannotDraw(f"the stored levels are not those of the domain ({error})") from error

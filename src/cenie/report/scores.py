@@ -1,0 +1,154 @@
+"""From episodes to scores: what each run came to on each level of a suite, and curves over training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenie.report import stats
+from cenie.report.runs import Group, LoggedRun
+
+POINTS = 200
+"""How many points a curve of several runs has, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What the runs of a group came to on a suite; rows are runs, columns are levels.
+
+    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
+    are means over variants, episodes and checkpoints.
+    """
+
+    group: Group
+    runs: tuple[LoggedRun, ...]
+    scores: np.ndarray
+    returns: np.ndarray
+    solved: np.ndarray
+    episodes: int
+
+
+@dataclass(frozen=True, eq=False)
+class SuiteScores:
+    """The scores of all groups that have played a suite, on the levels that all of them have played."""
+
+    suite: str
+    levels: tuple[str, ...]
+    groups: tuple[Scores, ...]
+
+    @property
+    def measure(self) -> str:
+        """What a score is, in words."""
+        rates = all(np.array_equal(each.scores, each.solved) for each in self.groups)
+        return "solved rate" if rates else "normalised score"
+
+
+def suites_of(groups: Sequence[Group]) -> list[str]:
+    """Every suite that some run has played, those of most groups first."""
+    played = [{suite: None for run in group.runs for suite in run.suites} for group in groups]
+    every = dict.fromkeys(suite for suites in played for suite in suites)
+    return sorted(every, key=lambda suite: -sum(suite in suites for suites in played))
+
+
+def counted_runs(group: Group, suite: str) -> list[LoggedRun]:
+    """The finished runs that have played a suite.
+
+    A group none of whose runs is finished counts with what they have so far, but not as they were untrained.
+    """
+    played = [(run, run.final_episodes(suite)) for run in group.runs]
+    trained = [run for run, episodes in played if len(episodes) and episodes.updates.max() > 0]
+    return [run for run in trained if run.summary is not None] or trained
+
+
+def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
+    """The scores of the runs that count (`counted_runs`); None if no run has played the suite."""
+    found = []
+    for group in groups:
+        pairs = [(run, run.final_episodes(suite)) for run in counted_runs(group, suite)]
+        if pairs:
+            found.append((group, pairs))
+    if not found:
+        return None
+    every = [set(episodes.levels()) for _, pairs in found for _, episodes in pairs]
+    common = set.intersection(*every)
+    levels = [level for level in found[0][1][0][1].levels() if level in common]
+    if not levels:
+        return None
+    scores = []
+    for group, pairs in found:
+        columns = {
+            column: np.array(
+                [[episodes.level_means(column)[level] for level in levels] for _, episodes in pairs]
+            )
+            for column in ("score", "returns", "solved")
+        }
+        fewest = min(len(episodes) for _, episodes in pairs)
+        scores.append(
+            Scores(
+                group,
+                tuple(run for run, _ in pairs),
+                columns["score"],
+                columns["returns"],
+                columns["solved"],
+                fewest,
+            )
+        )
+    return SuiteScores(suite, tuple(levels), tuple(scores))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The mean of the runs of a group over training, and its standard error (NaN for a single run)."""
+
+    label: str
+    x: np.ndarray
+    mean: np.ndarray
+    error: np.ndarray
+    runs: int
+
+
+def evaluation_curves(
+    group: Group, suite: str, *, over: str = "updates", level: str | None = None, column: str = "score"
+) -> Curve | None:
+    """The score on a suite (or on a level of it) during training; None if it was not evaluated twice."""
+    lines = []
+    for run in group.runs:
+        episodes = run.evaluations.of(suite)
+        if level is not None:
+            episodes = episodes.where(episodes.level == level)
+        # Checkpoints by their cycle; the score of a suite is the mean over its levels.
+        points = [
+            (float(getattr(each, over)[0]), np.mean(list(each.level_means(column).values())))
+            for each in episodes.checkpoints()
+        ]
+        if len(points) > 1:
+            lines.append(np.array(points).T)
+    return mean_curve(group.label, lines)
+
+
+def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
+    """A column of the metrics during training; None if no run has it."""
+    lines = []
+    for run in group.runs:
+        columns = run.metrics
+        if name not in columns:
+            continue
+        known = np.isfinite(columns[name]) & np.isfinite(columns[over])
+        if known.sum() > 1:
+            lines.append(np.array([columns[over][known], columns[name][known]]))
+    return mean_curve(group.label, lines)
+
+
+def mean_curve(label: str, lines: Sequence[np.ndarray]) -> Curve | None:
+    """The mean of curves [2, points], each read between its points, as far as all of them go.
+
+    Where all have the same places they are kept; otherwise places are equally spaced.
+    """
+    if not lines:
+        return None
+    begin, end = max(line[0, 0] for line in lines), min(line[0, -1] for line in lines)
+    first = lines[0][0]
+    same = all(np.array_equal(line[0], first) for line in lines)
+    x = first if same and len(first) <= POINTS else np.linspace(begin, end, POINTS)
+    values = np.stack([np.interp(x, line[0], line[1]) for line in lines])
+    return Curve(label, x, values.mean(axis=0), np.asarray(stats.standard_error(values)), len(lines))

@@ -1,0 +1,187 @@
+"""What a report says of held-out levels: bars, tables, statistics and curves."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from cenie.report import figures, reference, stats, tables
+from cenie.report.appearance import method_title
+from cenie.report.desk import Desk, Item
+from cenie.report.runs import Group
+from cenie.report.scores import Curve, SuiteScores, evaluation_curves, suite_scores, suites_of
+
+_AXES = {"updates": "updates", "env_steps": "environment steps"}
+_MOST_PANELS = 24
+_PAIR_RESAMPLES = 1000
+_PROFILE_RESAMPLES = 500
+
+
+def suite_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[Item]:
+    """Everything about every suite that was played; a sentence if none was."""
+    found = [scores for suite in suites_of(groups) if (scores := suite_scores(groups, suite))]
+    if not found:
+        yield Item("Held-out levels", "No run has played held-out levels yet.")
+    for scores in found:
+        desk.progress(f"{domain}: {scores.suite}")
+        name = f"{domain}-{scores.suite}"
+        yield _levels(desk, name, scores)
+        yield _comparison(desk, name, scores)
+        yield _aggregates(desk, name, scores)
+        if sum(len(each.runs) for each in scores.groups) > 1:
+            yield _profiles(desk, name, scores)
+        if len(scores.groups) > 1:
+            yield _improvements(desk, name, scores)
+
+
+def _levels(desk: Desk, name: str, found: SuiteScores) -> Item:
+    desk.table(f"{name}-scores", tables.score_rows(found))
+    files = (
+        *desk.figure(f"{name}-levels", figures.level_bars(found)),
+        desk.table(f"{name}-levels", tables.level_rows(found)),
+    )
+    episodes = min(each.episodes for each in found.groups)
+    caption = (
+        f"{found.measure.capitalize()} on {found.suite}: median and inter-quartile range over "
+        f"{_counted(found)}; every dot is a run. At least {episodes} episodes for each run."
+        + _paper_sentence(found.suite, [each.group.method for each in found.groups])
+    )
+    return Item(f"{found.suite}: levels", caption, files)
+
+
+def _counted(found: SuiteScores) -> str:
+    counts = sorted({len(each.runs) for each in found.groups})
+    if counts == [1]:
+        return "one run"
+    return f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+
+
+def _paper_sentence(suite: str, methods: Sequence[str]) -> str:
+    """What the paper prints of this suite, marked as the paper's."""
+    known = reference.REFERENCES.get(suite)
+    values = {} if known is None else {name: text for name, text in known.values.items() if name in methods}
+    if known is None or not values:
+        return ""
+    told = "; ".join(f"{method_title(method)} {text}" for method, text in values.items())
+    return f" Paper ({known.what}, after {known.budget}, another budget than here): {told}."
+
+
+def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
+    table = tables.comparison(found)
+    files = (
+        desk.table(f"{name}-comparison", tables.comparison_rows(table)),
+        desk.save(f"tables/{name}-comparison.tex", tables.comparison_latex(table).encode()),
+    )
+    caption = f"{table.title}; bold: within one standard error of the best mean."
+    if table.paper:
+        caption += (
+            f" The columns named *paper* are of {reference.SOURCE}, which had another budget: 2,750 updates, "
+            "five seeds, 50 trials for each track."
+        )
+    return Item(f"{found.suite}: table", caption, files, tables.comparison_markdown(table))
+
+
+def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
+    groups = [each.group for each in found.groups]
+    estimates = {each.group.label: stats.aggregate(each.scores) for each in found.groups}
+    files = (
+        *desk.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
+        desk.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
+    )
+    caption = (
+        f"Statistics over {len(found.levels)} levels with 95 % intervals (stratified bootstrap over runs, "
+        f"{stats.RESAMPLES} resamples; none for a single run). The target of the optimality gap is 1, and "
+        f"lower is better; CVaR is the mean over the worst {stats.WORST:.0%} of the levels of a run."
+    )
+    text = tables.aggregate_markdown(found.groups, estimates)
+    return Item(f"{found.suite}: aggregates", caption, files, text)
+
+
+def _profiles(desk: Desk, name: str, found: SuiteScores) -> Item:
+    every = np.concatenate([each.scores.ravel() for each in found.groups])
+    thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), 101)
+    profiles = {
+        each.group.label: stats.estimate_profile(each.scores, thresholds, resamples=_PROFILE_RESAMPLES)
+        for each in found.groups
+    }
+    rows = [
+        {"group": label, "threshold": threshold, "part": value, "low": low, "high": high}
+        for label, each in profiles.items()
+        for threshold, value, low, high in zip(thresholds, each["value"], each["low"], each["high"])
+    ]
+    figure = figures.profiles(thresholds, profiles, [each.group for each in found.groups])
+    files = (*desk.figure(f"{name}-profiles", figure), desk.table(f"{name}-profiles", rows))
+    caption = "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals."
+    return Item(f"{found.suite}: performance profiles", caption, files)
+
+
+def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
+    pairs: dict[tuple[str, str], stats.Estimate] = {}
+    matrix = np.full((len(found.groups),) * 2, 0.5)
+    for row, one in enumerate(found.groups):
+        for column, other in enumerate(found.groups[:row]):
+            each = stats.estimate_improvement(one.scores, other.scores, resamples=_PAIR_RESAMPLES)
+            reverse = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
+            pairs[one.group.label, other.group.label] = each
+            pairs[other.group.label, one.group.label] = reverse
+            matrix[row, column], matrix[column, row] = each.value, reverse.value
+    figure = figures.improvements(matrix, [each.group for each in found.groups])
+    files = (
+        *desk.figure(f"{name}-improvement", figure),
+        desk.table(f"{name}-improvement", tables.improvement_rows(pairs)),
+    )
+    caption = (
+        "How probable it is that a run of the method of the row is better on a level than one of the method "
+        "of the column (95 % intervals are in the table)."
+    )
+    return Item(f"{found.suite}: probability of improvement", caption, files)
+
+
+def curve_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[Item]:
+    """Scores on held-out levels while training, over updates and over environment steps."""
+    desk.progress(f"{domain}: learning curves")
+    runs = [run for group in groups for run in group.runs]
+    suites = dict.fromkeys(suite for run in runs for suite in run.evaluations.suites())
+    if not suites:
+        yield Item("Learning curves", "No run was evaluated while it trained.")
+    for suite in suites:
+        played = next(own for run in runs if len(own := run.evaluations.of(suite)))
+        rates = all(
+            np.array_equal(own.score, own.solved) for run in runs if len(own := run.evaluations.of(suite))
+        )
+        levels = played.levels() if 1 < len(played.levels()) < _MOST_PANELS else []
+        for over, title in _AXES.items():
+            panels = {
+                "mean of the levels": known(evaluation_curves(group, suite, over=over) for group in groups)
+            }
+            for level in levels:
+                panels[level] = known(
+                    evaluation_curves(group, suite, over=over, level=level) for group in groups
+                )
+            panels = {name: lines for name, lines in panels.items() if lines}
+            heading = f"{suite}: learning curves over {title}"
+            if not panels:
+                yield Item(heading, "No run was evaluated twice so far.")
+                continue
+            name = f"{domain}-{suite}-curves-{over.replace('_', '-')}"
+            figure = figures.curves(
+                panels,
+                groups,
+                x_label=title,
+                y_label="solved rate" if rates else "score",
+                limits=(-0.02, 1.02) if rates else None,
+            )
+            files = (*desk.figure(name, figure), desk.table(name, tables.curve_rows(panels, over)))
+            caption = (
+                f"On {suite} while training, over {title}: mean and standard error over runs, as far as all "
+                "runs of a method go."
+            )
+            if over == "env_steps":
+                caption += (
+                    " Methods that play levels without learning from them take more steps for an update."
+                )
+            yield Item(heading, caption, files)
+
+
+def known(lines: Iterable[Curve | None]) -> list[Curve]:
+    """The curves that there are."""
+    return [line for line in lines if line is not None]

@@ -1,0 +1,178 @@
+"""`cenie play` and `cenie gallery`: films and pictures of levels from everywhere, and clear refusals."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cenie
+from cenie.command.cli import run as command
+from cenie.envs.domains import DOMAINS
+from cenie.report.drawings import read_drawing
+from cenie.report.films import shrunk
+from cenie.settings import SettingsError
+from tests.report.page.made import make_run
+from tests.tiny import tiny
+
+MAZE = ">..\n.#.\n..G\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with a student that has learned nothing much, and a level buffer."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    cenie.train(tiny("plr-robust", updates=2, run__devices=1, run__evaluate_every=2), path, quiet=True)
+    return path
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def opened(path):
+    return Image.open(io.BytesIO(path.read_bytes()))
+
+
+def test_a_student_is_filmed_on_levels_from_everywhere(trained, here, capsys):
+    stored = np.load(max((trained / "snapshots").iterdir()))["buffer/id"]
+    (here / "mine.txt").write_text(MAZE)
+    level = cenie.load_run(trained).domain.to_json(cenie.load_run(trained).domain.from_text(MAZE))
+    (here / "mine.json").write_text(json.dumps(level))
+    for words in ([], ["Labyrinth"], ["Labyrinth:turned90"], [str(stored[-1])], ["mine.txt"], ["mine.json"]):
+        assert command(["play", str(trained), *words, "--out", "film.gif", "--longest", "40"]) == 0
+        printed = capsys.readouterr().out
+        assert "solved in" in printed
+        assert "film.gif" in printed
+        film = opened(here / "film.gif")
+        assert film.n_frames > 1
+        # The whole maze with its border, in tiles of 16 pixels.
+        assert film.size == {"mine.txt": (96, 96), "mine.json": (96, 96)}.get(
+            words[-1] if words else "", film.size
+        )
+    assert command(["play", str(trained), "mine.txt", "--out", "end.png"]) == 0
+    assert opened(here / "end.png").size == (96, 96)
+
+
+def test_what_a_student_does_on_a_suite_is_drawn_and_filmed(trained, here, capsys):
+    assert command(["gallery", str(trained), "--suite", "plr7", "--count", "2", "--longest", "9"]) == 0
+    assert capsys.readouterr().out.count("solved in") == 2
+    assert opened(here / "run-plr7.png").size[0] > 400
+    assert command(["gallery", str(trained), "--count", "3", "--longest", "9", "--out", "all.gif"]) == 0
+    assert opened(here / "all.gif").n_frames > 1
+
+
+def test_stored_levels_are_drawn_by_what_they_have_most_of(here, capsys):
+    make_run(here / "run")
+    assert command(["gallery", "run", "--by", "novelty", "--count", "4", "--columns", "2"]) == 0
+    assert opened(here / "run-novelty.png").size == (2 * 240 + 3 * 8, 2 * 240 + 3 * 8)
+    assert command(["gallery", "run", "3", "5", "--out", "two.png", "--columns", "1"]) == 0
+    assert opened(here / "two.png").size == (256, 2 * 248 + 8)
+    assert command(["gallery", "run", "--by", "beauty"]) == 2
+    assert "must be one of" in capsys.readouterr().err
+    assert command(["gallery", "run", "77"]) == 2
+    assert "no level 77 in the 3 snapshots" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_domain_is_drawn(domain, here):
+    """Through `Domain.render` only, so that a new domain needs nothing here."""
+    assert command(["gallery", domain, "--count", "2", "--seed", "4", "--out", "one.png"]) == 0
+    pixels = np.asarray(opened(here / "one.png").convert("RGB"))
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["play"], 2, "expected RUN [LEVEL]"),
+        (["play", "nowhere"], 2, "config.json"),
+        (["play", "run", "--suite", "x"], 2, "suite: must be one of"),
+        (["play", "run", "a/level.json"], 2, "No such file"),
+        (["play", "run", "torn.json"], 2, "is not valid JSON"),
+        (["play", "run", "twice.json"], 2, "names a field twice"),
+        (["play", "run", "empty.txt"], 2, "is empty"),
+        (["play", "run", "binary.txt"], 2, "is not UTF-8"),
+        (["play", "run", "pipe.txt"], 2, "cannot be read"),
+        (["play", "run", "--out", "film.mp4"], 2, "ends in .png or .gif"),
+        (["play", "run", "--out", "none/film.gif"], 2, "there is no directory"),
+        (["play", "run", "--fps", "0"], 2, "fps"),
+        (["play", "run"], 3, "no checkpoint yet"),
+        (["gallery"], 2, "expected DOMAIN or RUN"),
+        (["gallery", "mase"], 2, "run directory or one of maze"),
+        (["gallery", "maze", "--suite", "x", "--generator", "y"], 2, "generator: must be one of"),
+        (["gallery", "maze", "--suite", "cenie8", "--generator", "empty"], 2, "contradicts --suite"),
+        (["gallery", "maze", "--by", "regret"], 2, "a domain has none"),
+        (["gallery", "maze", "--out", "a.gif"], 2, "a film needs a student"),
+        (["gallery", "maze", "12"], 2, "a domain has none"),
+        (["gallery", "maze", "--count", "0"], 2, "count"),
+        (["gallery", "run", "--generator", "empty"], 2, "cenie gallery maze"),
+        (["gallery", "run", "--suite", "cenie8"], 3, "no checkpoint yet"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_jax_is_loaded(here, arguments, code, reason):
+    make_run(here / "run")
+    (here / "torn.json").write_text('{"walls": [')
+    (here / "twice.json").write_text('{"walls": [], "walls": []}')
+    (here / "empty.txt").write_text(" \n")
+    (here / "binary.txt").write_bytes(b"\xff\xfe")
+    (here / "pipe.txt").mkdir()
+    done = CHECKED(here, arguments)
+    assert (done["code"], done["jax"]) == (code, False)
+    assert reason in done["err"]
+
+
+def CHECKED(here, arguments):
+    """What became of a command in a process that has loaded no JAX; all commands in one process."""
+    code = (
+        "import contextlib, io, json, sys\n"
+        "from cenie.command.cli import run\n"
+        "err = io.StringIO()\n"
+        "with contextlib.redirect_stderr(err):\n"
+        "    code = run(json.loads(sys.argv[1]))\n"
+        "print(json.dumps({'code': code, 'err': err.getvalue(), 'jax': 'jax' in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(arguments)],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_levels_that_are_none_of_the_domain_are_refused(here, capsys):
+    make_run(here / "run")
+    for name, content, reason in (
+        ("a.txt", ">..\n..\n", "equally long"),
+        ("b.json", '{"walls": 3}', "missing goal"),
+        ("c.json", "[1]", "a level is an object"),
+    ):
+        (here / name).write_text(content)
+        assert command(["gallery", "maze", name]) == 2
+        assert reason in capsys.readouterr().err
+    assert command(["gallery", "maze", "Nowhere"]) == 2
+    assert "none of SixteenRooms" in capsys.readouterr().err
+    (here / "w.txt").write_text(MAZE)
+    assert command(["gallery", "walker", "w.txt"]) == 2
+    assert "not read from text" in capsys.readouterr().err
+
+
+def test_constants_that_json_does_not_have_are_refused(here):
+    (here / "a.json").write_text('{"x": NaN}')
+    with pytest.raises(SettingsError, match="NaN is not a number"):
+        read_drawing(here / "a.json")
+
+
+def test_pictures_shrink_by_whole_steps():
+    picture = np.repeat(np.arange(6, dtype=np.uint8), 4)[None, :, None].repeat(24, 0).repeat(3, 2)
+    assert shrunk(picture, 24) is not None
+    assert shrunk(picture, 6).shape == (6, 6, 3)
+    assert shrunk(picture, 6)[0, :, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert shrunk(picture[None], 12).shape == (1, 12, 12, 3)

@@ -1,0 +1,179 @@
+"""What the page is told: curricula, results, commands, and what was left out. No browser, no student."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from cenie.command.options import parse, typed
+from cenie.report.page.commands import train_command
+from cenie.report.page.curriculum import curriculum_data, read_curriculum
+from cenie.report.page.data import Limits, page_data
+from cenie.report.page.numbers import evenly, one, short
+from cenie.report.page.pictures import Budget, data_uri, notable
+from cenie.report.page.results import suite_results
+from cenie.report.runs import group_runs, open_run, open_runs
+from cenie.run.presets import preset
+from cenie.settings import to_data
+from tests.report.page.made import LEVELS, MOMENTS, PaintedStudio, a_film, make_run
+
+
+def test_numbers_are_short_and_always_json():
+    assert short([0.123456, np.nan, -np.inf, 2.0, 1e-9]) == [0.1235, None, None, 2, 1e-9]
+    assert short(np.array([True, False])) == [1, 0]
+    assert one(123456.0) == 123500
+    assert evenly(5, 10) == [0, 1, 2, 3, 4]
+    assert evenly(1000, 3) == [0, 500, 999] or evenly(1000, 3)[::2] == [0, 999]
+
+
+def test_the_same_levels_are_shown_at_all_moments_and_the_likeliest_always(tmp_path):
+    run = open_run(make_run(tmp_path / "run", stored=200))
+    curriculum = read_curriculum(run, 60)
+    assert [frame.cycle for frame in curriculum.frames] == list(MOMENTS)
+    assert [len(frame.rows) for frame in curriculum.frames] == [60, 60, 60]
+    first, last = (set(curriculum.frames[place].ids.tolist()) for place in (0, -1))
+    assert (
+        len(first & last) > 20
+    )  # 18 are shown because they stand out, and the others are drawn by their ids
+    for frame in curriculum.frames:
+        likeliest = np.argsort(-frame.columns["probability"])[:12]
+        assert set(likeliest.tolist()) <= set(frame.rows.tolist())
+
+
+def test_a_stored_level_knows_how_its_last_play_before_the_moment_went(tmp_path):
+    run = open_run(make_run(tmp_path / "run"))
+    curriculum = read_curriculum(run, 100)
+    played = run.played()
+    for frame in curriculum.frames:
+        rows = (played["cycle"] == frame.cycle - 1) & (played["id"] == 3)
+        assert frame.columns["return"][3] == pytest.approx(played["return"][rows][0])
+
+
+def test_regret_is_drawn_against_novelty_where_there_is_any(tmp_path):
+    axes = []
+    for method in ("plr-cenie", "plr-robust"):
+        data = curriculum_data(read_curriculum(open_run(make_run(tmp_path / method, method)), 100))
+        axes.append((data["x"], data["y"], data["colour"]))
+    assert axes == [("novelty", "regret", "generation"), ("return", "regret", "generation")]
+
+
+def test_a_method_without_a_buffer_shows_what_was_played(tmp_path):
+    run = open_run(make_run(tmp_path / "run", "dr", stored=0))
+    curriculum = read_curriculum(run, 100)
+    data = curriculum_data(curriculum)
+    assert not data["hasBuffer"]
+    assert data["y"] == "return"
+    assert sum(frame["total"] for frame in data["frames"]) == len(run.played()["cycle"])
+    assert notable(curriculum, 5) == []
+
+
+def test_damaged_records_are_named_and_passed_over(tmp_path):
+    path = make_run(tmp_path / "run")
+    (path / "snapshots" / "cycle-00000020.npz").write_bytes(b"torn")
+    (path / "levels.csv").write_text("nonsense")
+    data = page_data(group_runs([open_run(path)]))
+    assert [frame["cycle"] for frame in data["curricula"][0]["frames"]] == [10, 30]
+    assert sum("cycle-00000020" in line for line in data["skipped"]) == 1
+    assert any("levels.csv" in line for line in data["skipped"])
+
+
+def test_curves_and_levels_of_several_runs_have_intervals(tmp_path):
+    paths = [make_run(tmp_path / f"run{seed}", seed=seed) for seed in range(4)]
+    (group,) = group_runs(open_runs(paths).runs)
+    (suite,) = suite_results([group], [])
+    (entry,) = suite["groups"]
+    assert suite["levels"] == list(LEVELS)
+    assert entry["curve"]["updates"] == [0, 5, 10, 15]
+    assert entry["curve"]["runs"] == [4, 4, 4, 4]
+    for value, low, high in entry["curve"]["IQM"][1:]:
+        assert low <= value <= high
+    finals = [run.final_episodes("cenie8").level_means()["Labyrinth"] for run in group.runs]
+    assert entry["levels"][0]["median"] == pytest.approx(np.median(finals), rel=1e-3)
+    assert len(entry["levels"][0]["runs"]) == 4
+
+
+def test_runs_that_stopped_early_count_as_far_as_they_got(tmp_path):
+    paths = [make_run(tmp_path / f"run{seed}", seed=seed) for seed in range(2)]
+    table = paths[1] / "evaluations.csv"
+    table.write_text(
+        "".join(line for line in table.read_text().splitlines(True) if not line.startswith("30,"))
+    )
+    (suite,) = suite_results(group_runs(open_runs(paths).runs), [])
+    assert suite["groups"][0]["curve"]["runs"] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"student.ppo.clip": 0.1, "teacher.replay.capacity": 64},
+        {"env.edit_operations": ["wall", "goal"], "env.replacement": False, "run.suite": "plr7"},
+    ],
+)
+def test_the_command_of_a_run_makes_its_config_again(given):
+    config = preset("maze", "plr-robust", "quick", {"updates": 33, "seed": 5, **given})
+    program, verb, domain, method, *rest = shlex.split(train_command(to_data(config)))
+    assert (program, verb) == ("cenie", "train")
+    _, options = parse(rest)
+    name = options.pop("preset")
+    assert preset(domain, method, name, typed(domain, method, options)) == config
+
+
+def test_runs_that_no_command_makes_have_none(tmp_path):
+    data = to_data(preset("maze", "dr", "quick"))
+    assert train_command({**data, "from_python": ["score mine"]}) is None
+    assert train_command({**data, "domain": "mine:domain"}) is None
+    assert train_command({**data, "method": "unknown"}) is None
+
+
+def test_budgets_bound_what_is_drawn(tmp_path):
+    paths = [make_run(tmp_path / method, method) for method in ("plr-cenie", "plr-robust", "accel")]
+    groups = group_runs(open_runs(paths).runs)
+    limits = Limits(curricula=2, pictures=20, films=4, filmed=1, levels=10)
+    data = page_data(groups, studio=PaintedStudio(), limits=limits)
+    assert [len(each["pictures"]) for each in data["curricula"]] == [10, 10]
+    assert [bool(each["films"]) for each in data["curricula"]] == [True, False]
+    assert all(len(frame["levels"]) <= 20 for each in data["curricula"] for frame in each["frames"])
+    assert any("more than 2 groups" in line for line in data["leftOut"])
+    budget = Budget(10)
+    assert [budget.take(size) for size in (6, 6, 4)] == [True, False, True]
+    assert budget.refused == 1
+
+
+def test_a_run_that_cannot_be_drawn_says_why_and_is_shown(tmp_path):
+    class Broken(PaintedStudio):
+        def level_pictures(self, run, curriculum, most):
+            raise ValueError("no such level")
+
+    (made,) = page_data(group_runs([open_run(make_run(tmp_path / "run"))]), studio=Broken())["curricula"]
+    assert made["noFilms"] == "no pictures or episodes: no such level"
+    assert len(made["frames"]) == 3
+
+
+def test_the_data_is_json_without_nan(tmp_path):
+    data = page_data(group_runs([open_run(make_run(tmp_path / "run"))]), studio=PaintedStudio())
+    assert json.loads(json.dumps(data, allow_nan=False))["format"] == 1
+
+
+def test_drawings_are_exact_and_photographs_small():
+    few = np.zeros((64, 64, 3), np.uint8)
+    few[8:16, 8:16] = (10, 200, 30)
+    many = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    assert _opened(data_uri(few)).tolist() == few.tolist()
+    assert len(data_uri(many)) < many.size
+    strip = a_film(frames=7)
+    assert (strip["count"], strip["steps"][-1], strip["length"]) == (7, 6, 6)
+    pixels = _opened(strip["source"])
+    at = 5
+    top, left = (at // strip["columns"]) * 40, (at % strip["columns"]) * 40
+    assert pixels[top, left + 40 * at // 7].tolist() == [240, 80, 60]
+
+
+def _opened(uri):
+    import base64
+    import io
+
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB"))
