@@ -18,7 +18,8 @@ from cenie.settings import SettingsError
 from tests.report.page.made import make_run
 from tests.tiny import tiny
 
-MAZE = ">..\n.#.\n..G\n"
+MAZE = ">....\n.#.#.\n.....\n.###.\n....G\n"
+"""As large as the levels that the student is trained on: what plays one plays the other."""
 
 
 @pytest.fixture(scope="module")
@@ -42,21 +43,26 @@ def opened(path):
 def test_a_student_is_filmed_on_levels_from_everywhere(trained, here, capsys):
     stored = np.load(max((trained / "snapshots").iterdir()))["buffer/id"]
     (here / "mine.txt").write_text(MAZE)
-    level = cenie.load_run(trained).domain.to_json(cenie.load_run(trained).domain.from_text(MAZE))
-    (here / "mine.json").write_text(json.dumps(level))
-    for words in ([], ["Labyrinth"], ["Labyrinth:turned90"], [str(stored[-1])], ["mine.txt"], ["mine.json"]):
+    domain = cenie.load_run(trained).domain
+    (here / "mine.json").write_text(json.dumps(domain.to_json(domain.from_text(MAZE))))
+    cases = {
+        (): 240,
+        ("Labyrinth:turned90",): 240,
+        (str(stored[-1]),): 112,
+        ("mine.txt",): 112,
+        ("mine.json",): 112,
+    }
+    for words, side in cases.items():
         assert command(["play", str(trained), *words, "--out", "film.gif", "--longest", "40"]) == 0
         printed = capsys.readouterr().out
         assert "solved in" in printed
         assert "film.gif" in printed
         film = opened(here / "film.gif")
         assert film.n_frames > 1
-        # The whole maze with its border, in tiles of 16 pixels.
-        assert film.size == {"mine.txt": (96, 96), "mine.json": (96, 96)}.get(
-            words[-1] if words else "", film.size
-        )
+        # The whole maze with its border, in tiles of 16 pixels, on a sheet with a margin.
+        assert film.size == (side + 16, side + 16)
     assert command(["play", str(trained), "mine.txt", "--out", "end.png"]) == 0
-    assert opened(here / "end.png").size == (96, 96)
+    assert opened(here / "end.png").size == (128, 128)
 
 
 def test_what_a_student_does_on_a_suite_is_drawn_and_filmed(trained, here, capsys):
