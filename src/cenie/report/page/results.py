@@ -118,7 +118,8 @@ def _curve(evaluations: list[Episodes]) -> dict[str, Any] | None:
         rows = [
             [np.interp(place, updates, scores[level]) for level in shared] for updates, _, scores in present
         ]
-        points["env_steps"].append(one(np.mean([np.interp(place, at, steps) for at, steps, _ in present])))
+        steps = [np.interp(place, at, made) for at, made, _ in present]
+        points["env_steps"].append(one(float(np.mean(steps))))
         points["runs"].append(len(present))
         for name, statistic in STATISTICS.items():
             points[name].append(_estimate(np.array(rows), statistic, RESAMPLES))
