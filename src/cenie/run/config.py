@@ -258,10 +258,8 @@ def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRe
     if suite in suites:
         return request
     if config.entry.suite_file is None or not ("." in suite or os.sep in suite):
-        file = "" if config.entry.suite_file is None else " (or a file)"
-        raise SettingsError(
-            [Problem("suite", f"must be one of {', '.join(suites)}{file}, got {show(suite)}")]
-        )
+        named = ", ".join(suites) + (" (or a file)" if config.entry.suite_file else "")
+        raise SettingsError([Problem("suite", f"must be one of {named}, got {show(suite)}")])
     try:
         config.entry.check_suite_file(suite, read_suite_file(suite))
     except ValueError as error:

@@ -43,7 +43,8 @@ def read_centre_line(name: str, text: str) -> CentreLine:
     if f"{dot}{kind.lower()}" not in FILES:
         raise ValueError(f"{name!r} is no centre line: its name must end in {', '.join(FILES)}")
     points = _from_csv(text) if kind.lower() == "csv" else _from_geojson(text)
-    return _checked(stem or "circuit", points)
+    title = "".join(letter if letter.isprintable() else "_" for letter in stem)
+    return _checked(title or "circuit", points)
 
 
 def _checked(name: str, points: np.ndarray) -> CentreLine:
