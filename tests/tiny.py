@@ -34,7 +34,12 @@ DOMAINS = {
         "env.frame_size": 8,
         "env.curve_samples": 4,
         "env.circuit_tiles": 48,
-        "student.network.hidden_sizes": (8,),
+        "env.texel": 4.0,
+        "student.network.channels": (4,),
+        "student.network.kernels": (4,),
+        "student.network.strides": (2,),
+        "student.network.head_size": 8,
+        "run.suite": "bezier",
     },
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
