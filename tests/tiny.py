@@ -28,6 +28,14 @@ DOMAINS = {
         "run.suite": "cenie8",
     },
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
+    "racing": {
+        "env.time_limit": 12,
+        "env.action_repeat": 2,
+        "env.frame_size": 8,
+        "env.curve_samples": 4,
+        "env.circuit_tiles": 48,
+        "student.network.hidden_sizes": (8,),
+    },
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -55,6 +63,11 @@ DESIGNERS = {
         "teacher.designer.ppo.minibatches": 2,
     },
     "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
+    "racing": {
+        "teacher.designer.network.encoder.channels": 2,
+        "teacher.designer.network.head_size": 8,
+        "teacher.designer.ppo.epochs": 1,
+    },
 }
 
 # The novelties by the end of the names of their methods, and what makes them small.

@@ -21,8 +21,8 @@ def sample_curve(
     A segment has `samples` points, the last of which is the first of the next one and counts there. Points
     that are there twice have no segment, so that fewer nodes exist; those that do come first.
     """
-    order, exists = _order(points)
-    count = jnp.sum(exists, dtype=jnp.int32)
+    order = clockwise(points)
+    count = len(points) - jnp.sum(_repeated(points), dtype=jnp.int32)
     ordered = points[order]
     after = _next(jnp.arange(len(points)), count)
     chords = ordered[after] - ordered
@@ -51,20 +51,23 @@ def sample_curve(
     return nodes, angle.T.reshape(-1), count * (samples - 1)
 
 
-def _order(points: Float[Array, "p 2"]) -> tuple[Int[Array, " p"], Bool[Array, " p"]]:
-    """Clockwise around the centre, from straight down, and which of them exist: repeated ones come last.
+def clockwise(points: Float[Array, "p 2"]) -> Int[Array, " p"]:
+    """The order of the points clockwise around their centre, from straight down; repeated ones come last.
 
     Directions that differ by rounding only are equal, and then the number of the point decides; otherwise the
     same level could have two tracks in two programs.
     """
-    number = jnp.arange(len(points))
-    same = jnp.all(points[:, None] == points[None], axis=-1)
-    repeated = jnp.any(same & (number[None] < number[:, None]), axis=1)
     x, y = (points - jnp.mean(points, axis=0)).T
     bins = jnp.round(jnp.arctan2(x, y) * (_BINS / math.pi)).astype(jnp.int32)
     bins = jnp.where(bins == -_BINS, _BINS, bins)
-    order = jnp.argsort(jnp.where(repeated, 2 * _BINS, bins), stable=True)
-    return order, ~repeated[order]
+    return jnp.argsort(jnp.where(_repeated(points), 2 * _BINS, bins), stable=True)
+
+
+def _repeated(points: Float[Array, "p 2"]) -> Bool[Array, " p"]:
+    """Which points are equal to an earlier one."""
+    number = jnp.arange(len(points))
+    same = jnp.all(points[:, None] == points[None], axis=-1)
+    return jnp.any(same & (number[None] < number[:, None]), axis=1)
 
 
 def _next(index: Int[Array, " p"], count: Int[Array, ""]) -> Int[Array, " p"]:

@@ -1,4 +1,4 @@
-"""Driving as an environment: actions that last several physics steps, what they are paid, and when it ends."""
+"""Driving as an environment: actions that last several physics steps, what they pay, and when it ends."""
 
 import dataclasses
 from typing import Any
@@ -50,13 +50,13 @@ class RacingState(eqx.Module):
     time: Int[Array, "*n"]
     """Physics steps so far."""
     recent: Float[Array, "*n 100"]
-    """The last rewards of training, those before the first step being 0; the newest is at `time` modulo 100."""
+    """The last rewards of training, 0 before the first step; the newest is at `time` modulo 100."""
     on_grass: Bool[Array, "*n"]
     """Whether the newest frame that was looked at shows grass alone."""
 
 
 class Course(eqx.Module):
-    """A track, prepared: for contacts and for pictures, with the state and the frame that episodes begin with."""
+    """A track, prepared for contacts and pictures, with the state and the frame that episodes begin with."""
 
     tiles: Tiles
     count: Int[Array, "*n"]
