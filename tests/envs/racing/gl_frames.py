@@ -41,10 +41,13 @@ def scenes(seed: int = 0) -> dict[str, np.ndarray]:
     skew, drift = rng.normal(0.0, 0.3, shape), rng.normal(0.0, 0.4, shape)
     aside = rng.uniform(-9.0, 9.0, shape)
     aside[:, -3:] = rng.uniform(-60.0, 60.0, (LEVELS, 3))
+    node = rng.integers(0, 468, shape)
+    # Cars drive from the last tiles to the first, and miss some.
+    touched = (np.arange(468) >= node[..., None]) & (rng.random((*shape, 468)) < 0.97)
     # Values are relative to a place of the track; `place_cars` turns them into cars.
     return {
         "points": points,
-        "node": rng.integers(0, 468, shape),
+        "node": node,
         "aside": aside,
         "skew": skew,
         "drift": drift,
@@ -53,7 +56,7 @@ def scenes(seed: int = 0) -> dict[str, np.ndarray]:
         "front": rng.uniform(-0.42, 0.42, shape),
         "spin": rng.uniform(0.0, 120.0, (*shape, 4)),
         "phase": rng.uniform(0.0, 20.0, (*shape, 4)),
-        "touched": rng.random((*shape, 468)) < 0.3,
+        "touched": touched,
     }
 
 

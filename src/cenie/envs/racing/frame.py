@@ -43,11 +43,11 @@ EXTENT = 192.0
 """A texture covers this much from its middle in each direction, or all of a larger track, coarsely."""
 
 Colours = Int32[Array, "*shape"]
-"""Red, green and blue, eight bits each, in one number."""
+"""Red, green and blue, eight bits each from the lowest on, in one number."""
 
 
 def _packed(red: int, green: int, blue: int) -> int:
-    return red << 16 | green << 8 | blue
+    return red | green << 8 | blue << 16
 
 
 _OUTSIDE = _packed(0, 0, 0)
@@ -114,7 +114,7 @@ def frame(
 ) -> UInt8[Array, "size size 3"]:
     """The view of a car; tiles that it has touched are all of one grey."""
     colours = frame_colours(config, view, car, touched)
-    return jnp.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=-1).astype(jnp.uint8)
+    return jax.lax.bitcast_convert_type(colours, jnp.uint8)[..., :3]
 
 
 def frame_colours(
@@ -128,8 +128,11 @@ def frame_colours(
     x, y = _world(wx, wy[:shown, None], place, cos, sin)
     numbers = _road(view, x, y, (shown, size), place, cos, sin)
     above = jnp.where(numbers > 0, _road_colours(numbers, touched), _field(x, y, view.playfield))
-    above = _with_car(above, wx, wy, car, place, cos, sin)
-    return jnp.concatenate([above, _dashboard(wx, wy[shown:, None], car)])
+    # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.
+    picture = jnp.zeros((size, size), jnp.int32)
+    for first, part in ((0, above), (shown, _dashboard(wx, wy[shown:, None], car))):
+        picture = jax.lax.dynamic_update_slice(picture, part, (first, 0))
+    return _with_car(picture, wx, wy, car, place, cos, sin)
 
 
 def _window_of_pixels(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -197,9 +200,7 @@ def _with_car(
     """The car over it, for which only the pixels near its place are looked at."""
     reach = _REACH * SCALE
     columns = np.flatnonzero(np.abs(wx - CAR_PLACE[0]) <= reach)
-    rows = np.flatnonzero((np.abs(wy - CAR_PLACE[1]) <= reach)[: colours.shape[0]])
-    if len(columns) == 0 or len(rows) == 0:
-        return colours
+    rows = np.flatnonzero(np.abs(wy - CAR_PLACE[1]) <= reach)
     part = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     x, y = _world(wx[part[1]], wy[part[0], None], place, cos, sin)
     near = colours[part]
