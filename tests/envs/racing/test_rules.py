@@ -51,7 +51,7 @@ def repeated() -> Play:
 
 def test_it_is_an_environment():
     """Spaces, purity, and episodes that end in time; control points and circuits alike."""
-    config = dataclasses.replace(SMALL, time_limit=80)
+    config = dataclasses.replace(SMALL, time_limit=80, green="observed")
     other = make_level([(90, 40), *WORKED[1:]])
     assert check_environment(Racing(config), make_level(WORKED), KEY, other_level=other) == []
 
@@ -77,9 +77,8 @@ def test_tiles_under_the_car_at_the_start_are_paid_with_the_first_step(race):
     assert paid >= under
     assert float(first.reward) == pytest.approx(1000 / count * paid - 0.1, abs=1e-3)
     second = race.step(first.state, STILL)
-    assert float(second.reward) == pytest.approx(
-        1000 / count * (int(second.state.paid) - paid) - 0.1, abs=1e-3
-    )
+    more = int(second.state.paid) - paid
+    assert float(second.reward) == pytest.approx(1000 / count * more - 0.1, abs=1e-3)
 
 
 def test_grip_is_that_of_the_step_before(race):
@@ -155,8 +154,7 @@ def test_a_race_goes_on_until_its_time_is_over(race):
 
 
 def test_the_end_of_time_pays_a_bonus_in_training(training):
-    late = dataclasses.replace(training.course.start, time=jnp.int32(299), paid=jnp.int32(100))
-    late = dataclasses.replace(late, recent=jnp.ones(100))
+    late = dataclasses.replace(training.course.start, time=jnp.int32(299), recent=jnp.ones(100))
     made = training.step(late, STILL)
     assert bool(made.truncated)
     assert not made.terminated
