@@ -14,8 +14,8 @@ from cenie.envs.original import ORIGINAL_CODE, QUICK_SCOUTING
 from cenie.settings import Where
 
 _PPO = {
-    "student.network.kind": "mlp",
-    "student.network.continuous": "beta",
+    # The student of the original code: the defaults of `pixels`.
+    "student.network.kind": "pixels",
     "student.ppo.learning_rate": 3e-4,  # table
     "student.ppo.gamma": 0.99,  # table
     "student.ppo.gae_lambda": 0.9,  # table
@@ -81,7 +81,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_ALP_GMM,
         "updates": 100,
         "env.green": "observed",
+        # Half the rows and columns, and a network of a tenth of the work.
         "env.frame_size": 48,
+        "student.network.channels": (8, 16, 32, 64),
+        "student.network.kernels": (4, 3, 3, 3),
+        "student.network.strides": (2, 2, 2, 2),
+        "student.network.head_size": 64,
         "student.num_levels": 16,
         "student.num_steps": 125,
         "student.ppo.epochs": 4,
