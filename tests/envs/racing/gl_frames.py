@@ -32,8 +32,7 @@ def scenes(seed: int = 0) -> dict[str, np.ndarray]:
     """Levels, and for each of them cars in the fields of `Car`, on the road and beside it, with touched tiles."""
     rng = np.random.default_rng(seed)
     points = np.stack(
-        [UNIT_TEST_POINTS]
-        + [rng.uniform(0, 2000 / 6, (12, 2)).astype(np.float32) for _ in range(LEVELS - 1)]
+        [UNIT_TEST_POINTS] + [rng.uniform(0, 2000 / 6, (12, 2)).astype(np.float32) for _ in range(LEVELS - 1)]
     )
     shape = (LEVELS, CARS)
     speed = rng.uniform(0.0, 60.0, shape) * (rng.random(shape) < 0.85)
