@@ -1,11 +1,11 @@
-"""A gradient step of the car's student at the original code's size: ours next to torch's and plain convolutions.
+"""A gradient step of the car's student at the original code's size: ours, torch's and plain convolutions.
 
     python -m benchmarks.pixels_update [--rounds 5]
 
-500 steps of four frames of 96 x 96 pixels, from bytes to the moved parameters, in a loop of several steps as PPO
-has it. CPU time of the process, over all its threads, taking turns. Torch has its best layout (channels last)
-and that of the original code. The plain form, which XLA has on accelerators, shows why a CPU needs another; it
-is left out unless `--plain` is given, because it takes minutes.
+500 steps of four frames of 96 x 96 pixels, from bytes to the moved parameters, in a loop of several steps as
+PPO has it. CPU time of the process, over all its threads, taking turns. Torch has its best layout (channels
+last) and that of the original code. The plain form, which XLA has on accelerators, shows why a CPU needs
+another; it is left out unless `--plain` is given, because it takes minutes.
 """
 
 import argparse

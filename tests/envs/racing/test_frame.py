@@ -1,4 +1,4 @@
-"""Frames against OpenGL, against gymnasium's, and the two renderers and both ways to draw against each other."""
+"""Frames against OpenGL's and gymnasium's, and both ways to draw against each other."""
 
 import dataclasses
 from functools import cache, partial

@@ -1,6 +1,6 @@
 """Pictures of tracks and of drives as arrays of pixels, for people: no window and no OpenGL is needed.
 
-A track is seen from above, north up, with smooth edges. An episode is seen as the student sees it, only finer.
+A track is seen from above, north up, with smooth edges; an episode as the student sees it, only finer.
 """
 
 import dataclasses
@@ -33,6 +33,7 @@ _SPEEDS = np.array(
 FASTEST = 100.0
 """No car is faster, in units of length per second."""
 
+_USUAL = RacingConfig()
 _MARGIN = 14.0
 """Of grass around a track."""
 _FINER = 3
@@ -42,9 +43,7 @@ _CAR_SIZE = 3.0
 """The car in pictures of whole tracks, to its size."""
 
 
-def render(
-    level: RacingLevel | Circuit, *, config: RacingConfig = RacingConfig(), size: int = 480
-) -> Picture:
+def render(level: RacingLevel | Circuit, *, config: RacingConfig = _USUAL, size: int = 480) -> Picture:
     """The whole track from above, with a line at the start and the car before it, facing the way to drive."""
     track = _track_on_host(level, config.curve_samples)
     view = _View(track, size)
@@ -58,10 +57,10 @@ def drive_picture(
     level: RacingLevel | Circuit,
     states: RacingState,
     *,
-    config: RacingConfig = RacingConfig(),
+    config: RacingConfig = _USUAL,
     size: int = 480,
 ) -> Picture:
-    """The track from above with the line that was driven, dark blue where the car stood and red at full speed.
+    """The track from above with the line that was driven: dark blue where the car stood, red at full speed.
 
     `states` are those of one episode, with a leading axis of time.
     """
@@ -81,7 +80,7 @@ def episode_frames(
     level: RacingLevel | Circuit,
     states: RacingState,
     *,
-    config: RacingConfig = RacingConfig(),
+    config: RacingConfig = _USUAL,
     size: int = 288,
 ) -> UInt8[np.ndarray, "time size size 3"]:
     """What the student sees at each state of an episode, by the analytic renderer and in finer pixels."""
