@@ -31,10 +31,15 @@ DOMAINS = {
     "racing": {
         "env.time_limit": 12,
         "env.action_repeat": 2,
-        "env.frame_size": 8,
+        "env.frame_size": 16,
         "env.curve_samples": 4,
         "env.circuit_tiles": 48,
-        "student.network.hidden_sizes": (8,),
+        "env.texel": 4.0,
+        "student.network.channels": (4,),
+        "student.network.kernels": (8,),
+        "student.network.strides": (4,),
+        "student.network.head_size": 8,
+        "run.suite": "bezier",
     },
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}

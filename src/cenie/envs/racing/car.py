@@ -71,7 +71,7 @@ class Car(eqx.Module):
     """Whether each wheel touched a tile, when it was last looked."""
 
 
-def rotate(angle: Float[Array, "*n"], vector: np.ndarray | Float[Array, "*n 2"]) -> Float[Array, "*n 2"]:
+def rotate(angle: Float[Array, "..."], vector: np.ndarray | Float[Array, "... 2"]) -> Float[Array, "... 2"]:
     """The vector turned by the angle."""
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     x, y = jnp.asarray(vector, angle.dtype)[..., 0], jnp.asarray(vector, angle.dtype)[..., 1]

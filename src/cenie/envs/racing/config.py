@@ -37,7 +37,7 @@ class RacingConfig:
     drawn (`exact`); at the frames that the student sees, each of which then counts until the next
     (`observed`); or never."""
 
-    frame_size: int = setting(96, minimum=8, maximum=512)
+    frame_size: int = setting(96, minimum=16, maximum=512)
     """Rows and columns of a frame; the view is the same whatever their number."""
     renderer: Renderer = "texture"
     evaluation_renderer: Renderer = "analytic"

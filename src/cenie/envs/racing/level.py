@@ -23,7 +23,7 @@ class RacingLevel(eqx.Module):
     points: Float[AnyArray, "*n 12 2"]
 
 
-def make_level(points: Sequence[Sequence[float]] | np.ndarray) -> RacingLevel:
+def make_level(points: Sequence[Sequence[int | float]] | np.ndarray) -> RacingLevel:
     """A level of host arrays. Raises `ValueError` with every reason if it is not valid."""
     values = np.asarray(points, np.float32)
     if values.shape != (POINTS, 2):

@@ -11,11 +11,11 @@ from cenie.envs.racing.config import POINTS
 from cenie.envs.racing.curve import clockwise
 from cenie.envs.racing.generate import ring_level
 from cenie.envs.racing.level import PLAYFIELD, RacingLevel
-from cenie.envs.racing.track import Track, track_of_level
+from cenie.envs.racing.track import HALF_WIDTH, Track, track_of_level
 
 SMALLEST_RING = 0.3
-_CLOSE, _NEIGHBOURS = 2 * 40 / 6, 30
-"""Parts of a road touch if they are so close, unless they are among so many neighbours."""
+_CLOSE, _NEIGHBOURING = 2 * HALF_WIDTH, 5 * HALF_WIDTH
+"""Parts of a road touch if they are so close, unless they are no farther apart than that along the road."""
 
 
 def parameter_space() -> ParameterSpace:
@@ -77,9 +77,10 @@ def _turns(track: Track) -> Float[Array, " t"]:
 def _touches_itself(track: Track) -> Array:
     """Whether parts of the road that are not neighbours touch; every third node is looked at."""
     nodes, exists = track.nodes[:, ::3], track.exists[::3]
-    number = jnp.arange(nodes.shape[1])
-    apart = jnp.abs(number[:, None] - number[None])
-    apart = jnp.minimum(apart, track.count // 3 - apart)
+    steps = _steps(track)
+    along = jnp.cumsum(steps)[::3]
+    apart = jnp.abs(along[:, None] - along[None])
+    apart = jnp.minimum(apart, jnp.sum(steps) - apart)
     distance = jnp.sum((nodes[:, :, None] - nodes[:, None]) ** 2, axis=0)
-    pairs = exists[:, None] & exists[None] & (apart > _NEIGHBOURS // 3)
+    pairs = exists[:, None] & exists[None] & (apart > _NEIGHBOURING)
     return jnp.any(pairs & (distance < _CLOSE**2))

@@ -127,7 +127,7 @@ def settled(place: Float[Array, " 2"], angle: Float[Array, ""]) -> Car:
     wheel_mobility, hull_mobility, hull_ease = 1 / WHEEL_MASS, 1 / HULL_MASS, 1 / HULL_INERTIA
     mobility = wheel_mobility + hull_mobility
 
-    def sweep(_: int, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def sweep(_: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         hull, turned, wheels, busy = carry
         before = carry
         worst = jnp.zeros((), kind)
