@@ -2,8 +2,8 @@
 
 On a CPU, XLA has two traps: the gradient of a convolution with respect to its kernel becomes a convolution
 with a window as large as the image, and inside of a loop, where PPO has its gradient steps, a gradient takes
-15 to 40 times as long as outside. So it is written as matrix products and convolutions of stride 1 there, which
-loops do not slow down. Accelerators get plain convolutions.
+15 to 40 times as long as outside. So it is written as matrix products and convolutions of stride 1 there,
+which loops do not slow down. Accelerators get plain convolutions.
 """
 
 import math
