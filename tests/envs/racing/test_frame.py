@@ -115,7 +115,7 @@ def test_blocks_and_all_pixels_give_the_same_picture() -> None:
     quads, shape = random_quads(40), (33, 50)
     blocks, everywhere = rasterise(quads, shape, 8), on_all_pixels(quads, shape)
     np.testing.assert_array_equal(blocks, everywhere)
-    assert len(np.unique(blocks)) > 15
+    assert len(np.unique(blocks)) > 10
 
 
 def test_a_batch_is_drawn_like_its_parts() -> None:

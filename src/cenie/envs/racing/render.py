@@ -45,7 +45,7 @@ _CAR_SIZE = 3.0
 
 def render(level: RacingLevel | Circuit, *, config: RacingConfig = _USUAL, size: int = 480) -> Picture:
     """The whole track from above, with a line at the start and the car before it, facing the way to drive."""
-    track = _track_on_host(level, config.curve_samples)
+    track = track_on_host(level, config.curve_samples)
     view = _View(track, size)
     pixels = _ground(track, view)
     _paint_line(pixels, view, _start_line(track), _START, 1.6)
@@ -64,7 +64,7 @@ def drive_picture(
 
     `states` are those of one episode, with a leading axis of time.
     """
-    track = _track_on_host(level, config.curve_samples)
+    track = track_on_host(level, config.curve_samples)
     view = _View(track, size)
     pixels = _ground(track, view)
     _paint_line(pixels, view, _start_line(track), _START, 1.6)
@@ -204,5 +204,6 @@ def _track(level: RacingLevel | Circuit, samples: int) -> Track:
 _track_of = jax.jit(_track, static_argnums=1)
 
 
-def _track_on_host(level: RacingLevel | Circuit, samples: int) -> Track:
+def track_on_host(level: RacingLevel | Circuit, samples: int) -> Track:
+    """The track of a level, in NumPy arrays."""
     return jax.tree.map(np.asarray, _track_of(level, samples))
