@@ -9,7 +9,18 @@ import pytest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Bits, Conv, Flat, Gru, Lstm, Memoryless, Mlp, NetworkConfig, Pixels, StudentConfig
+from cenie.student.config import (
+    Bits,
+    Conv,
+    Flat,
+    Gru,
+    Lstm,
+    Memoryless,
+    Mlp,
+    NetworkConfig,
+    Pixels,
+    StudentConfig,
+)
 from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
 from cenie.student.networks import MLP, FrameStack, Network, Recurrent, frames_seen, make_network
 from tests.student.probes import View

@@ -296,7 +296,9 @@ class Pixels:
             if kernel > min(rows, columns):
                 size = " x ".join(map(str, parts[0].shape[:2]))
                 left = f"{max(rows, 0)} x {max(columns, 0)} that the layers before leave of {size} pixels"
-                yield Problem("kernels", f"layer {number + 1} looks at {kernel} x {kernel}, more than the {left}")
+                yield Problem(
+                    "kernels", f"layer {number + 1} looks at {kernel} x {kernel}, more than the {left}"
+                )
                 return
 
     def sizes(self, parts: Parts, action: Space) -> Sizes:

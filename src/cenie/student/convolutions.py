@@ -1,9 +1,9 @@
 """Convolutions over batches of images, in the form that is fast on the backend at hand.
 
 On a CPU, XLA has two traps: the gradient of a convolution with respect to its kernel becomes a convolution
-with a window as large as the image, and inside of a loop, where PPO has its gradient steps, a gradient takes 15 to
-40 times as long as outside. So it is written as matrix products and convolutions of stride 1 there, which loops do
-not slow down. Accelerators get plain convolutions.
+with a window as large as the image, and inside of a loop, where PPO has its gradient steps, a gradient takes
+15 to 40 times as long as outside. So it is written as matrix products and convolutions of stride 1 there,
+which loops do not slow down. Accelerators get plain convolutions.
 """
 
 import math
@@ -83,7 +83,7 @@ _with_own_gradient.defvjp(_forwards, _backwards)
 
 
 def _gradient_by_images(images: Images, kernel: Kernel, stride: int, gradient: Images) -> Images:
-    """A convolution of stride 1 for every phase, that is, for pixels at equal distances from a block's corner."""
+    """A convolution of stride 1 for every phase: for pixels at equal distances from a block's corner."""
     batch, rows, columns, depth = images.shape
     blocks = [-(-length // stride) for length in (rows, columns)]
     phases = []

@@ -39,9 +39,9 @@ class Network(eqx.Module):
     def lookback(self) -> int:
         """If not 0, the memory is that many observations before the present one, oldest first, and no more.
 
-        The first observation of an episode stands for those before it. Such a memory is not stored: it is read
-        from the observations of a rollout wherever a step is learned from, so that minibatches may be of single
-        steps. Each leaf is that of an observation with an axis of this length behind the one of levels.
+        The first observation of an episode stands for those before it. Such a memory is not stored: it is
+        read from the observations of a rollout wherever a step is learned from, so that minibatches may be of
+        single steps. Each leaf is that of an observation, with an axis of this length after that of levels.
         """
         return 0
 

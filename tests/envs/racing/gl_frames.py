@@ -22,14 +22,16 @@ LEVELS, CARS = 4, 12
 WIDTH, HEIGHT, ZOOM = 1000, 800, 2.7 * 6.0
 
 UNIT_TEST_POINTS = np.array(
-    [(100, 50), (200, 40), (280, 90), (310, 170), (290, 250), (220, 300)]
-    + [(150, 310), (90, 280), (40, 220), (30, 150), (50, 100), (170, 120)],
+    [
+        *((100, 50), (200, 40), (280, 90), (310, 170), (290, 250), (220, 300)),
+        *((150, 310), (90, 280), (40, 220), (30, 150), (50, 100), (170, 120)),
+    ],
     np.float32,
 )
 
 
 def scenes(seed: int = 0) -> dict[str, np.ndarray]:
-    """Levels, and for each of them cars in the fields of `Car`, on the road and beside it, with touched tiles."""
+    """Levels, and cars for each of them, on the road and beside it, with the tiles that they touched."""
     rng = np.random.default_rng(seed)
     points = np.stack(
         [UNIT_TEST_POINTS] + [rng.uniform(0, 2000 / 6, (12, 2)).astype(np.float32) for _ in range(LEVELS - 1)]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from cenie.envs.base import Domain
+from cenie.envs.base import Domain, Renderer
 from cenie.envs.domains import DOMAINS
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.design import racing_design
@@ -11,6 +11,7 @@ from cenie.envs.racing.edit import edit
 from cenie.envs.racing.formats import from_json, to_json
 from cenie.envs.racing.generate import GENERATORS
 from cenie.envs.racing.parameters import encoding, parameter_space, statistics, task_space
+from cenie.envs.racing.render import episode_frames, render
 from cenie.envs.racing.suites import stack, suite_of_file, suites
 
 
@@ -32,4 +33,5 @@ def racing_domain(config: RacingConfig) -> Domain:
         parameters=parameter_space(),
         tasks=task_space(),
         encoding=encoding,
+        render=Renderer(level=partial(render, config=config), episode=partial(episode_frames, config=config)),
     )

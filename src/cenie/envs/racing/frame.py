@@ -1,8 +1,8 @@
 """What the student sees: the world from above, turned so that the car drives upwards, and a dashboard.
 
-The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour of
-the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles in
-view, `texture` looks up a picture of the whole road that was painted once, which is faster and off by at
+The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
+of the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles
+in view, `texture` looks up a picture of the whole road that was painted once, which is faster and off by at
 most a texel at edges. The digits of the score are left out.
 """
 
@@ -66,8 +66,8 @@ _SQUARES = 20
 _TREAD_LENGTH = 1.2
 """Of the mark on a wheel, in radians."""
 _ON_EDGE = 1e-3
-"""How near to an edge of the hull a point is that does not count as inside. OpenGL rounds corners to a 256th of a
-pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
+"""How near to an edge of the hull a point is that does not count as inside. OpenGL rounds corners to a 256th
+of a pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
 _REACH = max(math.hypot(*corner) for part in HULL for corner in part)
 """From the origin of the car to its farthest corner."""
 
@@ -177,7 +177,7 @@ def _road(
 
 
 def _road_colours(numbers: UInt16[Array, "h w"], touched: Bool[Array, " t"]) -> Colours:
-    """Of shapes of the road. Only `touched` is looked up: a table of colours would be made anew for each pixel."""
+    """Of shapes of the road. Only `touched` is looked up: a table would be made anew for each pixel."""
     shape = jnp.maximum(numbers.astype(jnp.int32) - 1, 0)
     tile = shape // 2
     fresh = jnp.where(tile % 3 == 0, _ROADS[0], jnp.where(tile % 3 == 1, _ROADS[1], _ROADS[2]))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt16
 _TRIANGLES = ((0, 1, 3), (1, 2, 3))
 
 Quads = Float[Array, "2 4 m"]
-"""x and y of the corners, in pixels: right and down from a corner of the grid, whose first pixel ends at 1."""
+"""x and y of the corners in pixels, right and down from a corner of the grid; its first pixel ends at 1."""
 
 
 def rasterise(quads: Quads, shape: tuple[int, int], block: int) -> UInt16[Array, "height width"]:
