@@ -12,6 +12,9 @@ from cenie.envs.racing.circuits import user_circuit, user_limit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.suites import suite_of_file
 from cenie.envs.racing.track import curve_length
+from cenie.run.config import evaluation_request
+from cenie.run.presets import preset
+from cenie.settings import SettingsError
 
 RADIUS = 200.0
 ANGLES = np.linspace(0, 2 * math.pi, 60, endpoint=False)
@@ -108,3 +111,22 @@ BAD = {
 def test_files_that_are_no_circuits_are_refused(reason):
     with pytest.raises(ValueError, match=reason):
         read_centre_line(*BAD[reason])
+
+
+def test_a_suite_may_be_a_file_where_the_domain_reads_such_files(tmp_path):
+    circuit, broken = tmp_path / "mine.csv", tmp_path / "broken.geojson"
+    circuit.write_text(csv())
+    broken.write_text("{}")
+    racing, maze = preset("racing", "dr"), preset("maze", "dr")
+    assert evaluation_request(racing, {"suite": str(circuit)}).suite == str(circuit)
+    assert evaluation_request(racing, {"suite": "f1"}).suite == "f1"
+    for suite, reason in {
+        str(broken): "cannot be played: the file is no GeoJSON",
+        str(tmp_path / "none.csv"): "cannot read it",
+        str(tmp_path): "cannot read it",
+        "f2": r"must be one of f1, .* \(or a file\), got 'f2'",
+    }.items():
+        with pytest.raises(SettingsError, match=reason):
+            evaluation_request(racing, {"suite": suite})
+    with pytest.raises(SettingsError, match="must be one of cenie8"):
+        evaluation_request(maze, {"suite": str(circuit)})
