@@ -22,8 +22,8 @@ from cenie.run.build import build
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
 from cenie.run.directory import RunDirectory, read_json, write_json
+from cenie.run.library import load_run
 from cenie.run.metrics import EvaluationRow, EvaluationTable
-from cenie.run.opened import load_run
 from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
 from cenie.run.snapshot import levels_of_snapshot

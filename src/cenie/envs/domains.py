@@ -23,20 +23,25 @@ from cenie.spaces import DesignSpec, Space
 class DomainSpec:
     """The spaces and sizes on which networks and memory depend.
 
-    `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level
-    and one stored observation take, at least.
+    `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level,
+    one stored observation and one prepared level (beyond what is stored of it) take, at least.
     """
 
     observation_parts: tuple[Space, ...]
     action_space: Space
     level_bytes: int
     observation_bytes: int
+    prepared_bytes: int = 0
 
 
 def spec_of_settings(settings: Any) -> DomainSpec:
     """As the settings of a domain say themselves, in properties of these names."""
     return DomainSpec(
-        settings.observation_parts, settings.action_space, settings.level_bytes, settings.observation_bytes
+        settings.observation_parts,
+        settings.action_space,
+        settings.level_bytes,
+        settings.observation_bytes,
+        getattr(settings, "prepared_bytes", 0),
     )
 
 

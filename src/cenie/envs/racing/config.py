@@ -1,5 +1,6 @@
 """Settings of the racing domain. Imports no JAX."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,9 @@ CELLS = 10
 
 DESIGN_NOISE = 4
 """How many random numbers a designer sees at each step."""
+
+TEXTURE_REACH = 192.0
+"""A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
 
 Renderer = Literal["texture", "analytic"]
 
@@ -87,6 +91,12 @@ class RacingConfig:
     def level_bytes(self) -> int:
         """What one stored level takes: two coordinates of each control point."""
         return POINTS * 2 * 4
+
+    @property
+    def prepared_bytes(self) -> int:
+        """What a prepared level takes: six numbers for each corner of a tile, two bytes for each texel."""
+        texels = 2 * math.ceil(TEXTURE_REACH / self.texel)
+        return 4 * 6 * 4 * self.tiles + (2 * texels**2 if self.renderer == "texture" else 0)
 
     @property
     def observation_bytes(self) -> int:

@@ -24,7 +24,7 @@ from cenie.envs.racing.car import (
     wheel_angles,
     wheel_positions,
 )
-from cenie.envs.racing.config import RacingConfig
+from cenie.envs.racing.config import TEXTURE_REACH, RacingConfig
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
 
@@ -38,9 +38,6 @@ BAR_HEIGHT = 100.0
 """Of the dashboard at the lower edge."""
 SLOW = 0.5
 """Up is where the car drives to, or where it faces if it is not faster than this."""
-
-EXTENT = 192.0
-"""A texture covers this much from its middle in each direction, or all of a larger track, coarsely."""
 
 Colours = Int32[Array, "*shape"]
 """Red, green and blue, eight bits each from the lowest on, in one number."""
@@ -97,7 +94,7 @@ def paint(config: RacingConfig, track: Track) -> View:
     quads = shapes.reshape(*shapes.shape[:2], -1)
     if config.renderer == "analytic":
         return Drawing(quads, track.playfield)
-    size = 2 * math.ceil(EXTENT / config.texel)
+    size = 2 * math.ceil(TEXTURE_REACH / config.texel)
     exists = jnp.stack([track.exists, track.kerbed], axis=-1).reshape(-1)
     farthest = jnp.max(jnp.abs(jnp.where(exists, quads, 0.0)))
     extent = jnp.maximum(size / 2 * config.texel, farthest + config.texel)
