@@ -66,3 +66,8 @@ def quads(nodes, normal, inner, outer):
             ]
         )
     return np.array(made)
+
+
+def length_of(nodes):
+    """The length of a closed polygon; `nodes` has rows x and y."""
+    return float(np.sum(np.hypot(*(np.roll(nodes, -1, axis=1) - nodes))))

@@ -11,15 +11,15 @@ from cenie.envs.racing.centre_line import METRES_PER_UNIT, read_centre_line
 from cenie.envs.racing.circuits import user_circuit, user_limit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.suites import suite_of_file
-from cenie.envs.racing.track import curve_length
 from cenie.run.config import evaluation_request
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
+from tests.envs.racing import oracle
 
 RADIUS = 200.0
 ANGLES = np.linspace(0, 2 * math.pi, 60, endpoint=False)
 CIRCLE = np.stack([RADIUS * np.cos(ANGLES), 0.6 * RADIUS * np.sin(ANGLES)], axis=1)
-LENGTH = curve_length(CIRCLE.T)
+LENGTH = oracle.length_of(CIRCLE.T)
 
 
 def csv(points=CIRCLE, header="x,y\n", scale=1.0):
@@ -61,7 +61,7 @@ def test_the_car_drives_in_the_order_of_the_points():
     np.testing.assert_allclose(nodes[:, 0], CIRCLE[0], atol=0.5)
     ahead = np.array([-math.sin(angle), math.cos(angle)])
     assert ahead @ (CIRCLE[1] - CIRCLE[0]) > 0
-    assert curve_length(nodes) == pytest.approx(LENGTH, rel=0.01)
+    assert oracle.length_of(nodes) == pytest.approx(LENGTH, rel=0.01)
     assert user_limit(2036.0) == 2000
 
 

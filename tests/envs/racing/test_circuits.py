@@ -16,7 +16,7 @@ from cenie.envs.racing.circuits import (
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.spline import closed_line
 from cenie.envs.racing.suites import suites
-from cenie.envs.racing.track import curve_length, track_of_circuit
+from cenie.envs.racing.track import track_of_circuit
 from tests.envs.racing import oracle
 
 # Length, 4 pi A / P^2, whether the nodes go counter-clockwise, and the paper's time limit.
@@ -50,7 +50,7 @@ def test_circuits_are_those_of_the_benchmark(name):
     circuit = f1_circuit(name, 1024, LIMITS[name])
     nodes = np.asarray(circuit.nodes, float)
     x, y = nodes
-    found = curve_length(nodes)
+    found = oracle.length_of(nodes)
     area = np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y) / 2
     assert found == pytest.approx(length, rel=0.05)
     assert 4 * math.pi * abs(area) / found**2 == pytest.approx(roundness, abs=0.025)

@@ -13,7 +13,7 @@ from cenie.envs.racing.contact import MARGIN, tiles_of, touched_by_wheels, under
 from cenie.envs.racing.driver import plan, pursue
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.generate import continuous_level, grid_level
-from cenie.envs.racing.physics import at_rest
+from cenie.envs.racing.physics import settled
 from cenie.envs.racing.track import track_of_level
 from tests.envs.racing.box2d import Box2D, World
 
@@ -82,7 +82,7 @@ def test_wheels_touch_what_box2d_says_on_many_levels():
 def test_the_hull_covers_tiles_too():
     track = jax.jit(lambda key: track_of_level(continuous_level(key), 40))(jax.random.key(3))
     tiles = tiles_of(track)
-    car = at_rest(track.nodes[:, 100], track.normal[100])
+    car = settled(track.nodes[:, 100], track.normal[100])
     covered = np.flatnonzero(under_hull(tiles, car))
     assert 100 in covered
     wheels = np.flatnonzero(touched_by_wheels(tiles, wheel_positions(car), wheel_angles(car)).any(0))

@@ -10,7 +10,7 @@ import pytest
 from cenie.envs.racing.car import Car, hull_position, hull_velocity
 from cenie.envs.racing.contact import tiles_of, touched_by_car, touched_by_wheels
 from cenie.envs.racing.level import make_level
-from cenie.envs.racing.physics import at_rest, drive, settled, unsettled_wheels
+from cenie.envs.racing.physics import drive, settled, unsettled_wheels
 from cenie.envs.racing.track import track_of_level
 from tests.envs.racing.box2d import World
 from tests.envs.racing.test_track import WORKED
@@ -120,7 +120,7 @@ def test_the_first_step_pulls_a_car_together(angle):
 
 def straight(rows, on_road: bool) -> Car:
     """The cars of a drive from rest, always on the road or never."""
-    first = dataclasses.replace(at_rest(jnp.zeros(2), jnp.float32(0.0)), on_road=jnp.full(4, on_road))
+    first = dataclasses.replace(settled(jnp.zeros(2), jnp.float32(0.0)), on_road=jnp.full(4, on_road))
 
     def advance(car, row):
         moved = drive(car, *row)

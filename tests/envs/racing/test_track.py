@@ -10,7 +10,7 @@ from cenie.envs.racing.curve import sample_curve
 from cenie.envs.racing.generate import continuous_level, grid_level, round_level
 from cenie.envs.racing.level import PLAYFIELD, RacingLevel, make_level
 from cenie.envs.racing.parameters import encoding, statistics
-from cenie.envs.racing.track import HALF_WIDTH, KERB_WIDTH, NOWHERE, curve_length, track_of_level
+from cenie.envs.racing.track import HALF_WIDTH, KERB_WIDTH, NOWHERE, track_of_level
 from tests.envs.racing import oracle
 
 WORKED = [
@@ -27,7 +27,7 @@ def test_the_worked_example():
     nodes, direction, count = curve(jnp.asarray(WORKED, jnp.float32), SAMPLES)
     nodes = np.asarray(nodes, float)
     assert int(count) == 468
-    assert curve_length(nodes) == pytest.approx(957.512, abs=1e-2)
+    assert oracle.length_of(nodes) == pytest.approx(957.512, abs=1e-2)
     np.testing.assert_allclose((nodes.min(1) + nodes.max(1)) / 2, (169.97236, 175.62344), atol=1e-4)
     np.testing.assert_allclose(np.ptp(nodes, axis=1), (280.31275, 273.17181), atol=1e-4)
     assert np.mean(np.abs(np.diff(direction))) == pytest.approx(0.0617904, abs=1e-6)

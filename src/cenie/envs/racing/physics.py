@@ -5,7 +5,6 @@ Two small terms are Box2D's own: velocities are carried on with the lever arms o
 step moves along a tangent is pulled back, which turns the hull a little.
 """
 
-import dataclasses
 import math
 
 import jax
@@ -15,7 +14,6 @@ from jaxtyping import Array, Float
 
 from cenie.envs.racing.car import (
     ANCHORS,
-    CENTRE,
     HULL_CENTRE,
     HULL_INERTIA,
     HULL_MASS,
@@ -162,13 +160,4 @@ def settled(place: Float[Array, " 2"], angle: Float[Array, ""]) -> Car:
         phase=zeros,
         gas=zero,
         on_road=jnp.zeros(4, bool),
-    )
-
-
-def at_rest(place: Float[Array, " 2"], angle: Float[Array, ""]) -> Car:
-    """A car whose hull is at a place, at rest, with its wheels where they belong."""
-    car = settled(place, angle)
-    centre = place + rotate(angle, CENTRE)
-    return dataclasses.replace(
-        car, centre=centre, angle=angle, last_angle=angle, joint=jnp.zeros_like(car.joint)
     )

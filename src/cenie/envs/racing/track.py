@@ -4,7 +4,6 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.racing.curve import sample_curve
@@ -136,8 +135,3 @@ def _kerbed(turn: Float[Array, " t"], sharp: Float[Array, ""], count: Int[Array,
 
 def _before(index: Int[Array, " t"], steps: int, count: Int[Array, ""]) -> Int[Array, " t"]:
     return jnp.where(index < steps, index - steps + count, index - steps)
-
-
-def curve_length(nodes: Float[np.ndarray, "2 t"]) -> float:
-    """The length of a closed polygon."""
-    return float(np.sum(np.hypot(*(np.roll(nodes, -1, axis=1) - nodes))))
