@@ -6,7 +6,9 @@ import sys
 ALL = (
     "maze_stepping",
     "walker_stepping",
+    "racing_stepping",
     "ppo_update",
+    "pixels_update",
     "buffer_insert",
     "coverage",
     "cycle_profile",

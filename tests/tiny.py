@@ -28,6 +28,19 @@ DOMAINS = {
         "run.suite": "cenie8",
     },
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
+    "racing": {
+        "env.time_limit": 12,
+        "env.action_repeat": 2,
+        "env.frame_size": 16,
+        "env.curve_samples": 4,
+        "env.circuit_tiles": 48,
+        "env.texel": 4.0,
+        "student.network.channels": (4,),
+        "student.network.kernels": (8,),
+        "student.network.strides": (4,),
+        "student.network.head_size": 8,
+        "run.suite": "bezier",
+    },
 }
 REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -55,6 +68,11 @@ DESIGNERS = {
         "teacher.designer.ppo.minibatches": 2,
     },
     "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
+    "racing": {
+        "teacher.designer.network.encoder.channels": 2,
+        "teacher.designer.network.head_size": 8,
+        "teacher.designer.ppo.epochs": 1,
+    },
 }
 
 # The novelties by the end of the names of their methods, and what makes them small.

@@ -22,6 +22,7 @@ from cenie.run.build import build
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
 from cenie.run.directory import RunDirectory, read_json, write_json
+from cenie.run.library import load_run
 from cenie.run.metrics import EvaluationRow, EvaluationTable
 from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
@@ -189,6 +190,29 @@ def test_a_resumed_walker_leaves_the_same_bytes(tmp_path):
     run(settings.replace(config, {"updates": 3}), parts)
     run(config, parts, resume=True)
     assert without_evaluations(parts) == without_evaluations(whole)
+
+
+@pytest.mark.slow
+def test_a_resumed_race_leaves_the_same_bytes_and_is_evaluated_on_circuits(tmp_path, monkeypatch):
+    config = tiny("plr-cenie", "racing")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert "Bezier9" in run(config, whole)
+    run(settings.replace(config, {"updates": 3}), parts)
+    run(config, parts, resume=True)
+    assert without_evaluations(parts) == without_evaluations(whole)
+    # Cut short: what circuits cost does not depend on how long they are driven.
+    monkeypatch.setattr("cenie.run.evaluate.LONGEST_EPISODE", 2)
+    monkeypatch.setattr("cenie.run.evaluate.SEGMENT", 2)
+    (played,) = load_run(whole).evaluate("f1", episodes=1, quiet=True)
+    assert len({row.level for row in played.rows}) == len(played.rows) == 20
+    china = next(row for row in played.rows if row.level == "China")
+    assert china.score == pytest.approx((china.episode_return + 200) / 1000)
+    oval = tmp_path / "oval.csv"
+    turn = np.linspace(0, 2 * np.pi, 50, endpoint=False)
+    oval.write_text("x,y\n" + "".join(f"{200 * np.cos(a)},{150 * np.sin(a)}\n" for a in turn))
+    (played,) = load_run(whole).evaluate(str(oval), episodes=2, quiet=True)
+    assert [row.level for row in played.rows] == ["oval", "oval"]
+    assert list(whole.glob("evaluation-oval-*.csv"))
 
 
 @pytest.mark.slow  # the contract of methods compares the states of chunks and of single cycles

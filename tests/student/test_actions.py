@@ -58,11 +58,21 @@ def test_beta_agrees_with_scipy() -> None:
     np.testing.assert_allclose(policy.entropy(), oracle.entropy().sum(-1), rtol=1e-3, atol=1e-5)
 
 
+def test_beta_on_another_interval_agrees_with_scipy() -> None:
+    policy = Beta(jnp.asarray(ALPHA), jnp.asarray(BETA), -1.0, 2.0)
+    oracle = stats.beta(ALPHA.astype(np.float64), BETA.astype(np.float64), -1.0, 3.0)
+    action = RNG.uniform(-0.9, 1.9, size=ALPHA.shape).astype(np.float32)
+    log_prob = policy.log_prob(jnp.asarray(action))
+    np.testing.assert_allclose(log_prob, oracle.logpdf(action).sum(-1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.entropy(), oracle.entropy().sum(-1), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("policy", "oracle"),
     [
         (DiagonalGaussian(jnp.asarray(MEAN), jnp.asarray(LOG_STD)), stats.norm(MEAN, np.exp(LOG_STD))),
         (Beta(jnp.asarray(ALPHA), jnp.asarray(BETA)), stats.beta(ALPHA, BETA)),
+        (Beta(jnp.asarray(ALPHA), jnp.asarray(BETA), -1.0, 2.0), stats.beta(ALPHA, BETA, -1.0, 3.0)),
     ],
 )
 def test_continuous_samples_have_the_stated_moments(policy: ActionDistribution, oracle: object) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from cenie.settings import SettingsError, read, to_data
 from cenie.spaces import Box, Discrete, Space
-from cenie.student.config import Bits, Conv, Gru, Lstm, Mlp, NetworkConfig, PPOConfig, StudentConfig
+from cenie.student.config import Bits, Conv, Gru, Lstm, Mlp, NetworkConfig, Pixels, PPOConfig, StudentConfig
 
 
 def test_defaults_are_valid_and_survive_a_round_trip() -> None:
@@ -23,6 +23,9 @@ def test_defaults_are_valid_and_survive_a_round_trip() -> None:
         ({"network": {"kind": "gru", "forget_bias": 1.0}}, "network.forget_bias"),
         ({"network": {"memory_size": 8}}, "network.kind"),
         ({"network": {"kind": "lstm", "encoder": {"kind": "flat", "codes": [1]}}}, "network.encoder.codes"),
+        ({"network": {"kind": "pixels", "strides": [2, 2]}}, "network.strides"),
+        ({"network": {"kind": "pixels", "channels": [], "kernels": [], "strides": []}}, "network.channels"),
+        ({"network": {"kind": "pixels", "frames": 0}}, "network.frames"),
         ({"ppo": {"gamma": 1.5}}, "ppo.gamma"),
         ({"ppo": {"learning_rate": 0.0}}, "ppo.learning_rate"),
         ({"ppo": {"decay_updates": 0}}, "ppo.decay_updates"),
@@ -51,6 +54,10 @@ FITS: dict[str, tuple[NetworkConfig, tuple[Space, ...], str | None]] = {
     "conv, a small image": (Lstm(encoder=Conv()), (Box((2, 5, 3), 0, 10, "uint8"),), "encoder.kind"),
     "bits, no image": (Gru(encoder=Bits()), (DIRECTION,), "encoder.kind"),
     "bits, all of too many codes": (Gru(encoder=Bits()), (Box((5, 5, 1), 0, 1),), "encoder.codes"),
+    "pixels, an image": (Pixels(), (Box((96, 96, 3), 0, 255, "uint8"),), None),
+    "pixels, a small image": (Pixels(), (Box((48, 48, 3), 0, 255, "uint8"),), "kernels"),
+    "pixels, not only an image": (Pixels(), (IMAGE, DIRECTION), "kind"),
+    "pixels, no image": (Pixels(), (Box((4,), -1, 1),), "kind"),
     "bits, some of too many codes": (Gru(encoder=Bits(codes=(1,))), (Box((5, 5, 1), 0, 1),), None),
 }
 

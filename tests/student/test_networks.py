@@ -9,9 +9,20 @@ import pytest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Bits, Conv, Flat, Gru, Lstm, Memoryless, Mlp, NetworkConfig, StudentConfig
+from cenie.student.config import (
+    Bits,
+    Conv,
+    Flat,
+    Gru,
+    Lstm,
+    Memoryless,
+    Mlp,
+    NetworkConfig,
+    Pixels,
+    StudentConfig,
+)
 from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
-from cenie.student.networks import MLP, Network, Recurrent, make_network
+from cenie.student.networks import MLP, FrameStack, Network, Recurrent, frames_seen, make_network
 from tests.student.probes import View
 
 N, T = 3, 6
@@ -32,6 +43,16 @@ KINDS: dict[str, tuple[NetworkConfig, Any, Space]] = {
     "categorical": (Mlp(hidden_sizes=(5,)), Box((4,), -1, 1), Discrete(2)),
     "mlp mixed": (Mlp(hidden_sizes=(5,)), MIXED, Discrete(2)),
     "memoryless": (Memoryless(head_size=4), MIXED, Discrete(2)),
+    "pixels": (
+        Pixels(frames=3, channels=(4, 6, 5), kernels=(4, 3, 2), strides=(2, 2, 1), head_size=7),
+        Box((16, 20, 3), 0, 255, "uint8"),
+        Box((3,), 0, 1),
+    ),
+    "pixels, one float": (
+        Pixels(frames=1, channels=(4,), kernels=(3,), strides=(3,), continuous="gaussian"),
+        {"seen": Box((9, 9, 1), -1.0, 3.0)},
+        Box((2,), -1, 1),
+    ),
     "memoryless conv": (Memoryless(encoder=Conv(mapped="discrete"), head_size=4), GRID, Discrete(2)),
 }
 
@@ -63,7 +84,9 @@ def test_a_sequence_equals_its_steps(kind: str) -> None:
     net = network(kind)
     observation = observe(kind, N, T)
     start = jax.random.bernoulli(jax.random.key(2), 0.3, (N, T))
-    memory = jax.tree.map(lambda zeros: zeros + 0.3, net.initial_memory(N))
+    memory = jax.tree.map(
+        lambda zeros: zeros + (100 if zeros.dtype == jnp.uint8 else 0.3), net.initial_memory(N)
+    )
     whole = net.sequence(memory, observation, start)
     for now in range(T):
         memory, decision = net.step(
@@ -152,7 +175,7 @@ def test_sizes_are_those_of_the_network(kind: str) -> None:
     sizes = config.sizes(parts_of(space), action_space)
     memory, decision = net.step(net.initial_memory(N), observe(kind, N), jnp.ones(N, bool))
     assert sizes.features == decision.features.shape[-1]
-    assert sizes.memory * N == sum(part.size for part in jax.tree.leaves(memory))
+    assert 4 * sizes.memory * N == sum(part.nbytes for part in jax.tree.leaves(memory))
     real = sum(leaf.size for leaf in jax.tree.leaves(net))
     assert 0.9 * real <= sizes.parameters <= real
 
@@ -213,6 +236,8 @@ def test_features_without_memory_are_the_observation() -> None:
         ("lstm mixed", Beta),
         ("gaussian", DiagonalGaussian),
         ("beta", Beta),
+        ("pixels", Beta),
+        ("pixels, one float", DiagonalGaussian),
         ("categorical", Categorical),
     ],
 )
@@ -241,3 +266,75 @@ def test_actor_and_critic_share_nothing() -> None:
     gradient = jax.grad(lambda net: net.step((), observation, start)[1].value.sum())(net)
     assert all(float(jnp.abs(leaf).max()) == 0.0 for leaf in jax.tree.leaves(gradient.actor))
     assert any(float(jnp.abs(leaf).max()) > 0.0 for leaf in jax.tree.leaves(gradient.critic))
+
+
+CAR = Box((96, 96, 3), 0, 255, "uint8")
+
+
+def test_the_student_of_the_car_has_the_layers_of_the_original() -> None:
+    net = make_network(Pixels(), CAR, Box((3,), 0, 1), jax.random.key(0))
+    assert isinstance(net, FrameStack)
+    kernels = [layer.kernel.shape for layer in net.convolutions]
+    sizes = [(12, 8, 4), (8, 16, 3), (16, 32, 3), (32, 64, 3), (64, 128, 3), (128, 256, 3)]
+    assert kernels == [(size, size, inputs, outputs) for inputs, outputs, size in sizes]
+    assert [shape[:2] for shape in Pixels().shapes(CAR)] == [(n, n) for n in (96, 47, 23, 11, 5, 3, 1)]
+    assert (net.hidden.weight.shape, net.actor.weight.shape) == ((200, 256), (6, 100))
+    for layer, (inputs, outputs, size) in zip(net.convolutions, sizes):
+        # Xavier: variance 2 / (fan in + fan out), times the squared gain of 2.
+        deviation = math.sqrt(4.0 / (size * size * (inputs + outputs)))
+        np.testing.assert_allclose(float(jnp.std(layer.kernel)), deviation, rtol=0.05)
+        np.testing.assert_allclose(layer.bias, 0.1)
+    rows = net.actor.weight @ net.actor.weight.T
+    np.testing.assert_allclose(rows, 2.0 * np.eye(6), atol=1e-5)
+
+
+def numbered(*numbers: int) -> jax.Array:
+    """Images, each of one number."""
+    images = np.broadcast_to(np.array(numbers, np.uint8)[:, None, None, None], (len(numbers), 16, 20, 3))
+    return jnp.asarray(images)
+
+
+def test_the_first_image_of_an_episode_stands_for_those_before_it() -> None:
+    net = network("pixels")
+    begins, goes_on = jnp.array([True]), jnp.array([False])
+    memory, first = net.step(net.initial_memory(1), numbered(5), begins)
+    memory, _ = net.step(memory, numbered(6), goes_on)
+    memory, third = net.step(memory, numbered(7), goes_on)
+    np.testing.assert_array_equal(memory[0], numbered(6, 7))
+    memory, again = net.step(memory, numbered(5), begins)
+    np.testing.assert_array_equal(memory[0], numbered(5, 5))
+    np.testing.assert_array_equal(first.features, again.features)
+    assert not np.allclose(first.features, third.features)
+
+
+def test_what_is_seen_goes_back_to_the_start_of_the_episode() -> None:
+    start = jnp.array([[False, False, True, False, False], [True, False, False, False, True]])
+    seen = frames_seen(start, 2)
+    first = [[0, 1, 2], [1, 2, 3], [4, 4, 4], [4, 4, 5], [4, 5, 6]]
+    second = [[2, 2, 2], [2, 2, 3], [2, 3, 4], [3, 4, 5], [6, 6, 6]]
+    np.testing.assert_array_equal(seen, [first, second])
+
+
+def test_bytes_are_scaled_as_in_the_original() -> None:
+    """x / 128 - 1, seen through a kernel that adds nothing."""
+    config = Pixels(frames=2, channels=(3,), kernels=(1,), strides=(1,))
+    net = make_network(config, Box((1, 1, 1), 0, 255, "uint8"), Box((3,), 0, 1), jax.random.key(0))
+    assert isinstance(net, FrameStack)
+    layer = net.convolutions[0]
+    for value in (0, 128, 255):
+        image = jnp.full((1, 1, 1, 1), value, jnp.uint8)
+        _, decision = net.step(net.initial_memory(1), image, jnp.array([True]))
+        expected = jax.nn.relu((value / 128 - 1) * layer.kernel.sum((0, 1, 2)) + layer.bias)
+        np.testing.assert_allclose(decision.features[0], expected, atol=1e-6)
+
+
+def test_beta_actions_fill_the_bounds_of_their_space() -> None:
+    config = Mlp(continuous="beta")
+    for low, high in ((0.0, 1.0), (-2.0, 3.0)):
+        net = make_network(config, Box((4,), -1, 1), Box((3,), low, high), jax.random.key(0))
+        policy = net.step((), jnp.zeros((500, 4)), jnp.ones(500, bool))[1].policy
+        action = policy.sample(jax.random.key(1))
+        assert low < float(action.min()) < low + 0.1 * (high - low)
+        assert high > float(action.max()) > high - 0.1 * (high - low)
+    with pytest.raises(ValueError, match="need a space with bounds"):
+        make_network(config, Box((4,), -1, 1), Box((3,), 0, math.inf), jax.random.key(0))

@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
-from cenie.student.config import Conv, Lstm, Mlp, PPOConfig, StudentConfig
-from cenie.student.networks import Decision, Network, make_network
+from cenie.student.config import Conv, Lstm, Mlp, Pixels, PPOConfig, StudentConfig
+from cenie.student.networks import Decision, FrameStack, Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.types import Memory, Observation, Rollout
 from tests.student.probes import View
@@ -166,7 +166,24 @@ def mlp_case(**ppo: Any) -> tuple[StudentConfig, StudentState, Rollout]:
     return setting, student(setting, Box((2,), -1, 1), Discrete(ACTIONS)), random_rollout(1, N, T, ACTIONS)
 
 
-CASES = {"lstm": maze_case, "mlp": mlp_case}
+PIXELS = Pixels(frames=3, channels=(4, 5), kernels=(4, 3), strides=(2, 1), head_size=6)
+SEEN = Box((8, 10, 3), 0, 255, "uint8")
+
+
+def pixels_case(**ppo: Any) -> tuple[StudentConfig, StudentState, Rollout]:
+    setting = dataclasses.replace(config(**ppo), network=PIXELS)
+    state = student(setting, SEEN, Box((2,), 0, 1))
+    rng = np.random.default_rng(4)
+    film = jnp.asarray(rng.integers(0, 256, (N, T, *SEEN.shape), np.uint8))
+    # A rollout that begins in the middle of an episode, for one level.
+    memory = jnp.asarray(rng.integers(0, 256, (N, 2, *SEEN.shape), np.uint8))
+    rollout = random_rollout(1, N, T, observation=film, memory=memory)
+    action = jnp.asarray(rng.uniform(0.1, 0.9, (N, T, 2)), jnp.float32)
+    start = rollout.start.at[0, 0].set(False)
+    return setting, state, dataclasses.replace(rollout, action=action, start=start)
+
+
+CASES = {"lstm": maze_case, "mlp": mlp_case, "pixels": pixels_case}
 
 
 @eqx.filter_jit
@@ -199,6 +216,34 @@ def test_every_step_of_the_rollout_is_learned_from_once_per_epoch(case: str) -> 
         _, all_at_once = update(whole, state, rollout, key)
         for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"):
             np.testing.assert_allclose(parts[name], all_at_once[name], rtol=1e-4, atol=1e-6)
+
+
+def test_single_steps_see_the_images_before_them() -> None:
+    """The loss of steps taken out of their rows is that of whole rows, played again."""
+    setting, state, rollout = pixels_case(minibatches=3, learning_rate=1e-9)
+    _, metrics = update(setting, state, rollout, jax.random.key(0))
+    decision = state.network.sequence(rollout.memory, rollout.observation, rollout.start)
+    log_ratio = decision.policy.log_prob(rollout.action) - rollout.log_prob
+    np.testing.assert_allclose(
+        metrics["approx_kl"], jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio), rtol=1e-4
+    )
+    alone = state.network.sequence(rollout.memory, rollout.observation, jnp.ones((N, T), bool))
+    assert not np.allclose(alone.value, decision.value, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 12, 100])
+def test_a_gradient_may_be_added_up_over_few_rows_at_a_time(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, state, rollout = pixels_case(minibatches=2, learning_rate=0.01)
+    monkeypatch.setattr(FrameStack, "rows_at_once", None)
+    whole, metrics = learn(setting, state, rollout, jax.random.key(0))
+    monkeypatch.setattr(FrameStack, "rows_at_once", rows)
+    parts, its_metrics = learn(setting, state, rollout, jax.random.key(0))
+    for one, two, before in zip(*(jax.tree.leaves(s.network) for s in (whole, parts, state))):
+        np.testing.assert_allclose(one - before, two - before, rtol=1e-3, atol=1e-5)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(its_metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_minibatches_are_drawn_anew_from_the_key() -> None:

@@ -284,8 +284,9 @@ def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
 
 
 def test_points_are_sampled_for_every_method_from_what_was_played(played: Played):
-    # Memory and one-hot action of the small maze student; what the walker sees, and its torques.
-    width = {"maze": 8 + 3, "walker": 24 + 4}[played.domain]
+    # Memory and one-hot action of the small maze student; what the walker sees, and its torques; what the
+    # convolution of the small racing student makes of its frames (3 x 3 of four channels), and its action.
+    width = {"maze": 8 + 3, "walker": 24 + 4, "racing": 36 + 3}[played.domain]
     for cycle, points in enumerate(played.points):
         assert points is not None
         assert points.values.shape == (512, width)

@@ -211,6 +211,8 @@ class Domain:
     roles: Mapping[str, str] = field(default_factory=dict)
     """Names of generators by what they are for: `random` levels, and `simple` ones to begin with. A role that
     is not given is that of the first generator."""
+    suite_of_file: Callable[[str, str], Suite] | None = None
+    """The suite in a file of a name and a content, if there are such files; raises `ValueError`."""
     edit: Callable[[PRNGKeyArray, Level], Level] = cannot_edit
     """A small random change of a level that keeps it valid."""
     statistics: Callable[[Level], dict[str, Array]] = no_statistics

@@ -11,6 +11,8 @@ from typing import Any
 
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.presets import PRESETS as MAZE_PRESETS
+from cenie.envs.racing.config import RacingConfig
+from cenie.envs.racing.presets import PRESETS as RACING_PRESETS
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.presets import PRESETS as WALKER_PRESETS
 from cenie.settings import Problem, SettingsError, show
@@ -21,20 +23,25 @@ from cenie.spaces import DesignSpec, Space
 class DomainSpec:
     """The spaces and sizes on which networks and memory depend.
 
-    `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level
-    and one stored observation take, at least.
+    `observation_parts` are the spaces an observation is made of; the bytes are those that one stored level,
+    one stored observation and one prepared level (beyond what is stored of it) take, at least.
     """
 
     observation_parts: tuple[Space, ...]
     action_space: Space
     level_bytes: int
     observation_bytes: int
+    prepared_bytes: int = 0
 
 
 def spec_of_settings(settings: Any) -> DomainSpec:
     """As the settings of a domain say themselves, in properties of these names."""
     return DomainSpec(
-        settings.observation_parts, settings.action_space, settings.level_bytes, settings.observation_bytes
+        settings.observation_parts,
+        settings.action_space,
+        settings.level_bytes,
+        settings.observation_bytes,
+        getattr(settings, "prepared_bytes", 0),
     )
 
 
@@ -52,8 +59,10 @@ class DomainEntry:
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
     usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box; `design`
     derives from an instance what a designer in the place of a generator sees and does, if levels can be
-    designed. `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which reads
-    them once for the whole process.
+    designed. `suite_file` is the `module:function` that checks a file of held-out levels by its name and
+    content, without JAX, if there are such files (`Domain.suite_of_file` makes a suite of one). `xla_flags`
+    make its programs faster on a CPU; the command line passes them to XLA, which reads them once for the
+    whole process.
     """
 
     summary: str
@@ -67,14 +76,25 @@ class DomainEntry:
     tasks: bool = True
     spec: Callable[[Any], DomainSpec] = spec_of_settings
     design: Callable[[Any, str], DesignSpec] | None = None
+    suite_file: str | None = None
     xla_flags: tuple[str, ...] = ()
 
     def build(self, settings: Any) -> Any:
         """The `Domain` with these settings."""
         if not isinstance(self.factory, str):
             return self.factory(settings)
-        module, function = self.factory.split(":")
-        return getattr(importlib.import_module(module), function)(settings)
+        return _named(self.factory)(settings)
+
+    def check_suite_file(self, name: str, content: str) -> None:
+        """Raise `ValueError` with the reason if this is no file of held-out levels."""
+        if self.suite_file is None:
+            raise ValueError("this domain reads no levels from files")
+        _named(self.suite_file)(name, content)
+
+
+def _named(reference: str) -> Callable[..., Any]:
+    module, function = reference.split(":")
+    return getattr(importlib.import_module(module), function)
 
 
 DOMAINS = {
@@ -100,6 +120,17 @@ DOMAINS = {
         # The physics is loops of many small steps. A loop that touches less than so many bytes becomes one
         # piece of code instead of a list of calls: a quick cycle of `dr` takes 2.3 s of CPU instead of 4.3.
         xla_flags=("--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=2000000",),
+    ),
+    "racing": DomainEntry(
+        summary="car races on tracks through twelve control points, seen from above (CarRacing)",
+        settings=RacingConfig,
+        factory="cenie.envs.racing.domain:racing_domain",
+        generators=("grid", "continuous", "round"),
+        roles={"random": "grid", "simple": "round"},
+        suites=("f1", "f1-monitor", "vanilla", "bezier"),
+        presets=RACING_PRESETS,
+        design=design_of_settings,
+        suite_file="cenie.envs.racing.centre_line:read_centre_line",
     ),
 }
 

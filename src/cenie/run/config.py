@@ -7,6 +7,7 @@ field, before anything is compiled. It is stored as JSON beside the results.
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from cenie import settings
 from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is_reference
 from cenie.run.directory import RunDirectoryError, read_json
+from cenie.run.durable import explain, read_limited
 from cenie.run.sinks import SINK_MODULES
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.spaces import DesignSpec
@@ -247,14 +249,32 @@ class EvaluationRequest:
 
 
 def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
-    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`."""
+    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`.
+
+    In a domain that reads held-out levels from files the suite may be one, which is read and checked here.
+    """
     request = settings.read(EvaluationRequest, {"suite": config.run.suite, **given})
-    suites = config.entry.suites
-    if request.suite not in suites:
-        raise SettingsError(
-            [Problem("suite", f"must be one of {', '.join(suites)}, got {show(request.suite)}")]
-        )
+    suites, suite = config.entry.suites, request.suite
+    if suite in suites:
+        return request
+    if config.entry.suite_file is None or not ("." in suite or os.sep in suite):
+        named = ", ".join(suites) + (" (or a file)" if config.entry.suite_file else "")
+        raise SettingsError([Problem("suite", f"must be one of {named}, got {show(suite)}")])
+    try:
+        config.entry.check_suite_file(suite, read_suite_file(suite))
+    except ValueError as error:
+        raise SettingsError([Problem("suite", f"{show(suite)} cannot be played: {error}")]) from error
     return request
+
+
+def read_suite_file(name: str) -> str:
+    """The content of a file of held-out levels. Raises `ValueError` with the reason if that is impossible."""
+    try:
+        return read_limited(Path(name), _MAX_FILE_BYTES).decode()
+    except OSError as error:
+        raise ValueError(f"cannot read it: {explain(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text in UTF-8") from error
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,11 +6,11 @@ import itertools
 from rich.console import Console
 from rich.table import Table
 
-from cenie.envs.base import Suite
+from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
 from cenie.run.compilation import kept_programs
-from cenie.run.config import Config, EvaluationRequest
+from cenie.run.config import Config, EvaluationRequest, read_suite_file
 from cenie.run.continuation import check_belongs
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
@@ -33,7 +33,7 @@ def evaluate_run(
     """
     console = Console(quiet=quiet)
     domain, setup = build(config, parts)
-    suite = domain.suites[request.suite]()
+    suite = _suite(domain, request.suite)
     found = checkpoint.newest_first(
         directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
@@ -66,6 +66,14 @@ def evaluate_run(
     write_evaluations(path, played)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
     return played
+
+
+def _suite(domain: Domain, name: str) -> Suite:
+    """The suite of a name, or in a file, which was found good before."""
+    if name in domain.suites:
+        return domain.suites[name]()
+    assert domain.suite_of_file is not None
+    return domain.suite_of_file(name, read_suite_file(name))
 
 
 def _env_steps(config: Config, state: TrainState) -> int:

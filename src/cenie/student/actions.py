@@ -1,6 +1,7 @@
 """Action distributions, batched over leading axes."""
 
 import abc
+import math
 
 import equinox as eqx
 import jax
@@ -65,18 +66,25 @@ class DiagonalGaussian(ActionDistribution):
 
 
 class Beta(ActionDistribution):
-    """Independent components on [0, 1]. Both parameters should exceed 1, so that the density has one peak."""
+    """Independent components on [0, 1], or stretched to another interval.
+
+    Both parameters should exceed 1, so that the density has one peak.
+    """
 
     alpha: Float[Array, "*batch a"]
     beta: Float[Array, "*batch a"]
+    low: float = eqx.field(static=True, default=0.0)
+    high: float = eqx.field(static=True, default=1.0)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch a"]:
-        # The ends of the interval have an infinite log-density; float32 rounding can reach them.
-        return jnp.clip(jax.random.beta(key, self.alpha, self.beta), 1e-6, 1.0 - 1e-6)
+        part = _within(jax.random.beta(key, self.alpha, self.beta))
+        return part if self._is_unit else self.low + (self.high - self.low) * part
 
     def log_prob(self, action: Float[Array, "*batch a"]) -> Float[Array, "*batch"]:
+        if not self._is_unit:
+            action = _within((action - self.low) / (self.high - self.low))
         density = (self.alpha - 1.0) * jnp.log(action) + (self.beta - 1.0) * jnp.log1p(-action)
-        return jnp.sum(density - betaln(self.alpha, self.beta), axis=-1)
+        return jnp.sum(density - betaln(self.alpha, self.beta) - math.log(self.high - self.low), axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
         total = self.alpha + self.beta
@@ -84,6 +92,16 @@ class Beta(ActionDistribution):
             betaln(self.alpha, self.beta)
             - (self.alpha - 1.0) * digamma(self.alpha)
             - (self.beta - 1.0) * digamma(self.beta)
-            + (total - 2.0) * digamma(total),
+            + (total - 2.0) * digamma(total)
+            + math.log(self.high - self.low),
             axis=-1,
         )
+
+    @property
+    def _is_unit(self) -> bool:
+        return (self.low, self.high) == (0.0, 1.0)
+
+
+def _within(part: Array) -> Array:
+    """The ends of the interval have an infinite log-density; float32 rounding can reach them."""
+    return jnp.clip(part, 1e-6, 1.0 - 1e-6)

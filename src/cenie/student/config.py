@@ -177,7 +177,7 @@ def _heads(inputs: int, head: int, action: Space) -> int:
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless
+    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless, pixels
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
@@ -194,7 +194,7 @@ class Lstm:
 class Gru:
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless
+    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless, pixels
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)
     head_size: int = setting(32, minimum=1, maximum=65_536)
@@ -210,7 +210,7 @@ class Gru:
 class Mlp:
     """Separate actor and critic without memory, which read all numbers of any observation."""
 
-    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless
+    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless, pixels
     hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
     activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
     continuous: Continuous = "gaussian"
@@ -236,7 +236,7 @@ class Mlp:
 class Memoryless:
     """Encoder, and an actor and a critic with one hidden layer each, without memory."""
 
-    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless
+    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless, pixels
     encoder: Encoder = field(default_factory=Flat)
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD
     continuous: Continuous = "gaussian"
@@ -251,7 +251,70 @@ class Memoryless:
         return Sizes(parameters, read + 2 * self.head_size, 0, read, fields)
 
 
-NetworkConfig = Lstm | Gru | Mlp | Memoryless
+@dataclass(frozen=True)
+class Pixels:
+    """Convolutions over the last few images, and an actor and a critic with one hidden layer each.
+
+    The defaults are the student of DCD's car, for images of 96 x 96; smaller ones need fewer layers, or
+    smaller strides. The images of a step, oldest first, lie side by side as channels.
+    """
+
+    kind: Literal["pixels"] = "pixels"  # one of lstm, gru, mlp, memoryless, pixels
+    frames: int = setting(4, minimum=1, maximum=64)  # DCD
+    """How many images a decision looks at; the first of an episode stands for those before it."""
+    channels: tuple[int, ...] = setting((8, 16, 32, 64, 128, 256), minimum=1, maximum=65_536)  # DCD
+    kernels: tuple[int, ...] = setting((4, 3, 3, 3, 3, 3), minimum=1, maximum=64)  # DCD
+    strides: tuple[int, ...] = setting((2, 2, 2, 2, 1, 1), minimum=1, maximum=64)  # DCD
+    head_size: int = setting(100, minimum=1, maximum=65_536)  # DCD
+    continuous: Continuous = "beta"  # DCD
+
+    recurrent: ClassVar[bool] = False
+
+    def check(self) -> Iterator[Problem]:
+        if not self.channels:
+            yield Problem("channels", "must name at least one layer")
+        for name in ("kernels", "strides"):
+            if len(getattr(self, name)) != len(self.channels):
+                number = f"{len(self.channels)} as channels, got {len(getattr(self, name))}"
+                yield Problem(name, f"must have one number for each layer, {number}")
+
+    def shapes(self, image: Space) -> Iterator[tuple[int, int, int]]:
+        """Rows, columns and channels of what goes into the first layer and comes out of each."""
+        rows, columns, depth = image.shape
+        yield rows, columns, depth * self.frames
+        for channels, kernel, stride in zip(self.channels, self.kernels, self.strides):
+            rows, columns = ((length - kernel) // stride + 1 for length in (rows, columns))
+            yield rows, columns, channels
+
+    def misfits(self, parts: Parts) -> Iterator[Problem]:
+        if len(parts) != 1 or not is_image(parts[0]):
+            what = "observations of one image, a part with three axes, and nothing else"
+            yield Problem("kind", f"pixels reads {what}; flat reads any observation")
+            return
+        before = list(self.shapes(parts[0]))[:-1]
+        for number, ((rows, columns, _), kernel) in enumerate(zip(before, self.kernels)):
+            if kernel > min(rows, columns):
+                size = " x ".join(map(str, parts[0].shape[:2]))
+                left = f"{max(rows, 0)} x {max(columns, 0)} that the layers before leave of {size} pixels"
+                yield Problem(
+                    "kernels", f"layer {number + 1} looks at {kernel} x {kernel}, more than the {left}"
+                )
+                return
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        shapes = list(self.shapes(parts[0]))
+        taps = (kernel * kernel * shape[2] for kernel, shape in zip(self.kernels, shapes))
+        features = math.prod(shapes[-1])
+        return Sizes(
+            parameters=sum(map(_linear, taps, self.channels)) + _heads(features, self.head_size, action),
+            activations=0,  # of a few steps at a time only: see `Network.rows_at_once`
+            memory=(self.frames - 1) * math.prod(parts[0].shape) // (4 if "int8" in parts[0].dtype else 1),
+            features=features,
+            fields=("channels", "frames", "head_size"),
+        )
+
+
+NetworkConfig = Lstm | Gru | Mlp | Memoryless | Pixels
 """The network of a student."""
 
 
@@ -319,7 +382,7 @@ class StudentConfig:
     """A student, and the size of its rollouts: `num_levels` columns of `num_steps` steps."""
 
     network: NetworkConfig = field(default_factory=lambda: Lstm(encoder=Conv()))
-    """`lstm` and `gru` remember, `mlp` and `memoryless` do not."""
+    """`lstm` and `gru` remember, `mlp` and `memoryless` do not; `pixels` looks at the last few images."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     num_levels: int = setting(32, minimum=1, maximum=1_000_000)  # paper
     num_steps: int = setting(256, minimum=2, maximum=1_000_000)  # paper

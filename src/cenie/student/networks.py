@@ -7,15 +7,16 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from cenie.settings import SettingsError
-from cenie.spaces import Discrete, Space, numbers_in
+from cenie.spaces import Box, Discrete, Space, numbers_in
 from cenie.student.actions import ActionDistribution, Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Continuous, Gru, Lstm, Memoryless, Mlp, NetworkConfig
+from cenie.student.config import Continuous, Gru, Lstm, Memoryless, Mlp, NetworkConfig, Pixels
+from cenie.student.convolutions import ROWS_AT_ONCE, Convolution, on_cpu
 from cenie.student.encoders import Encoder, Spaces, flatten, make_encoder, parts_of
 from cenie.student.gru import GRU
-from cenie.student.layers import Linear, features_last, orthogonal
+from cenie.student.layers import Linear, features_first, features_last, orthogonal
 from cenie.student.lstm import LSTM
 from cenie.types import Memory, Observation
 
@@ -33,6 +34,24 @@ class Network(eqx.Module):
 
     recurrent: ClassVar[bool]
     """Whether minibatches must keep whole sequences, because decisions depend on the past."""
+
+    @property
+    def lookback(self) -> int:
+        """If not 0, the memory is that many observations before the present one, oldest first, and no more.
+
+        The first observation of an episode stands for those before it. Such a memory is not stored: it is
+        read from the observations of a rollout wherever a step is learned from, so that minibatches may be of
+        single steps. Each leaf is that of an observation, with an axis of this length after that of levels.
+        """
+        return 0
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """For how many steps a gradient is best computed at a time; None for all of a minibatch.
+
+        Only of use without `recurrent`. What is learned is the same.
+        """
+        return None
 
     @abc.abstractmethod
     def initial_memory(self, count: int) -> Memory:
@@ -58,6 +77,8 @@ class Policy(eqx.Module):
     log_std: Float[Array, " a"] | None
     distribution: Literal["categorical", "gaussian", "beta"] = eqx.field(static=True)
     inputs: int = eqx.field(static=True)
+    bounds: tuple[float, float] = eqx.field(static=True)
+    """Of beta actions."""
 
     def __init__(self, action_space: Space, continuous: Continuous):
         discrete = isinstance(action_space, Discrete)
@@ -67,6 +88,12 @@ class Policy(eqx.Module):
         actions = numbers_in(action_space)
         self.inputs = 2 * actions if self.distribution == "beta" else actions
         self.log_std = jnp.zeros(actions) if self.distribution == "gaussian" else None
+        self.bounds = (0.0, 1.0)
+        if self.distribution == "beta":
+            assert isinstance(action_space, Box)
+            self.bounds = float(action_space.low), float(action_space.high)
+            if not -math.inf < self.bounds[0] < self.bounds[1] < math.inf:
+                raise ValueError(f"beta actions need a space with bounds, not {action_space}; try gaussian")
 
     @property
     def gain(self) -> float:
@@ -78,7 +105,7 @@ class Policy(eqx.Module):
             return DiagonalGaussian(outputs, jnp.broadcast_to(self.log_std, outputs.shape))
         if self.distribution == "beta":
             alpha, beta = jnp.split(1.0 + jax.nn.softplus(outputs), 2, axis=-1)
-            return Beta(alpha, beta)
+            return Beta(alpha, beta, *self.bounds)
         return Categorical(outputs)
 
 
@@ -162,11 +189,14 @@ class WithoutMemory(Network):
         return _decide(self, self.encoder(observation))
 
 
-def _heads(keys: Key[Array, " 4"], inputs: int, head: int, policy: Policy) -> tuple[Linear, Linear, Linear]:
+def _heads(
+    keys: Key[Array, " 4"], inputs: int, head: int, policy: Policy, *, gain: float | None = None
+) -> tuple[Linear, Linear, Linear]:
     """The hidden layers of actor and critic side by side, and their outputs. Consumes the keys."""
     halves = [orthogonal(key, inputs, head, math.sqrt(2.0)) for key in keys[:2]]
     hidden = jax.tree.map(lambda *parts: jnp.concatenate(parts), *halves)
-    return hidden, orthogonal(keys[2], head, policy.inputs, policy.gain), orthogonal(keys[3], head, 1, 1.0)
+    actor = orthogonal(keys[2], head, policy.inputs, policy.gain if gain is None else gain)
+    return hidden, actor, orthogonal(keys[3], head, 1, 1.0)
 
 
 def _decide(network: Recurrent | WithoutMemory, outputs: Float[Array, "h ..."]) -> Decision:
@@ -219,6 +249,98 @@ class MLP(Network):
         return layers[-1](x)
 
 
+class FrameStack(Network):
+    """Convolutions over the last few images, and an actor and a critic with one hidden ReLU layer each.
+
+    The features are the numbers that the last convolution makes of the images.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    convolutions: list[Convolution]
+    hidden: Linear
+    actor: Linear
+    critic: Linear
+    policy: Policy
+    image: Box = eqx.field(static=True)
+    frames: int = eqx.field(static=True)
+
+    def __init__(self, config: Pixels, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
+        """Heads orthogonal with gain sqrt(2), and 1 for the value. Consumes the key."""
+        (image,) = spaces
+        assert isinstance(image, Box)
+        self.image, self.frames = image, config.frames
+        self.policy = Policy(action_space, config.continuous)
+        heads_key, *keys = jax.random.split(key, 1 + len(config.channels))
+        shapes = list(config.shapes(image))
+        sizes = zip(keys, shapes, config.channels, config.kernels, config.strides)
+        self.convolutions = [
+            Convolution(key, inputs=shape[2], outputs=channels, size=size, stride=stride)
+            for key, shape, channels, size, stride in sizes
+        ]
+        gain = self.policy.gain if self.policy.distribution == "categorical" else math.sqrt(2.0)
+        keys = jax.random.split(heads_key, 4)
+        self.hidden, self.actor, self.critic = _heads(
+            keys, math.prod(shapes[-1]), config.head_size, self.policy, gain=gain
+        )
+
+    @property
+    def lookback(self) -> int:
+        return self.frames - 1
+
+    @property
+    def rows_at_once(self) -> int | None:
+        return ROWS_AT_ONCE if on_cpu() else None
+
+    def initial_memory(self, count: int) -> Memory:
+        return jnp.zeros((count, self.lookback, *self.image.shape), self.image.dtype)
+
+    def step(
+        self, memory: Memory, observation: Observation, start: Bool[Array, " n"]
+    ) -> tuple[Memory, Decision]:
+        (now,) = jax.tree.leaves(observation)
+        before = jnp.where(start.reshape(-1, 1, 1, 1, 1), now[:, None], memory)
+        seen = jnp.concatenate([before, now[:, None]], axis=1)
+        return seen[:, 1:], self._decide(seen)
+
+    def sequence(self, memory: Memory, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
+        (images,) = jax.tree.leaves(observation)
+        film = jnp.concatenate([memory, images], axis=1)
+        shown = jax.vmap(lambda film, when: film[when])(film, frames_seen(start, self.lookback))
+        count, steps = start.shape
+        decision = self._decide(shown.reshape(count * steps, *shown.shape[2:]))
+        return jax.tree.map(lambda leaf: leaf.reshape(count, steps, *leaf.shape[1:]), decision)
+
+    def _decide(self, seen: Array) -> Decision:
+        """From the images [n, frames, rows, columns, channels], oldest first."""
+        side_by_side = jnp.moveaxis(seen, 1, 3)
+        side_by_side = side_by_side.reshape(*side_by_side.shape[:3], -1)
+        x = _scaled(self.image, side_by_side)
+        for convolution in self.convolutions:
+            x = convolution(x)
+        outputs = features_first(x, 3)
+        for_actor, for_critic = jnp.split(jax.nn.relu(self.hidden(outputs)), 2)
+        policy = self.policy(features_last(self.actor(for_actor)))
+        return Decision(policy, self.critic(for_critic)[0], features_last(outputs))
+
+
+def frames_seen(start: Bool[Array, "n t"], lookback: int) -> Int[Array, "n t frames"]:
+    """What is seen at each step: places in a row of the `lookback` observations of a memory and `t` more.
+
+    Nothing before the start of an episode is seen; its first observation takes the place.
+    """
+    now = lookback + jnp.arange(start.shape[1])
+    first = jax.lax.cummax(jnp.where(start, now, 0), axis=1)
+    return jnp.maximum(now[:, None] - jnp.arange(lookback, -1, -1), first[..., None])
+
+
+def _scaled(image: Box, values: Array) -> Float[Array, "..."]:
+    """About -1 to 1; of bytes 0 is -1 and 128 is 0, as in DCD."""
+    whole = "int" in image.dtype
+    half = (float(image.high) - float(image.low) + whole) / 2.0
+    return (values.astype(jnp.float32) - float(image.low)) / half - 1.0
+
+
 def make_network(
     config: NetworkConfig, observation_space: PyTree[Space], action_space: Space, key: PRNGKeyArray
 ) -> Network:
@@ -234,6 +356,8 @@ def make_network(
         return MLP(config, spaces, action_space, key)
     if isinstance(config, Memoryless):
         return WithoutMemory(config, spaces, action_space, key)
+    if isinstance(config, Pixels):
+        return FrameStack(config, spaces, action_space, key)
     return Recurrent(config, spaces, action_space, key)
 
 

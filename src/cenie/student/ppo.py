@@ -1,5 +1,8 @@
 """Proximal policy optimisation for students with and without memory."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cenie import devices
 from cenie.student.advantage import gae
 from cenie.student.config import PPOConfig, StudentConfig
-from cenie.student.networks import Network
+from cenie.student.networks import Network, frames_seen
 from cenie.student.returns import ReturnScale, initial_scale, scale_rewards
 from cenie.types import Advantages, Memory, Observation, Rollout
 
@@ -33,7 +36,10 @@ class StudentState(eqx.Module):
 
 
 class _Batch(eqx.Module):
-    """What the loss reads. The leading axis is levels (with memory) or single steps (without)."""
+    """What the loss reads. The leading axis is levels (with memory) or single steps (without).
+
+    Of a network that looks back, `observation` is where in the film the last observations of a step are.
+    """
 
     memory: Memory
     observation: Observation
@@ -74,13 +80,15 @@ def learn(
     step whose loss or gradient is not finite changes nothing and is counted.
     """
     return_scale, advantages = _scaled_advantages(config.ppo, state, rollout)
-    batch = _batch(state.network, rollout, advantages)
+    batch, film = _batch(state.network, rollout, advantages)
+    # Every device looks frames up in the film, which must not be exchanged in a loop.
+    film = devices.replicate(mesh, film)
     rate = _learning_rate(config.ppo, state.updates)
 
     def gradient_step(
         carry: tuple[Network, PyTree], minibatch: _Batch
     ) -> tuple[tuple[Network, PyTree], Metrics]:
-        gradient, metrics = _gradient(config.ppo, carry[0], minibatch, mesh)
+        gradient, metrics = _gradient(config.ppo, carry[0], film, minibatch, mesh)
         return _apply(config.ppo, carry, gradient, metrics, rate)
 
     def epoch(carry: tuple[Network, PyTree], key: PRNGKeyArray) -> tuple[tuple[Network, PyTree], Metrics]:
@@ -120,8 +128,11 @@ def _scaled_advantages(
     )
 
 
-def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> _Batch:
-    """The rollout, advantages normalised over all its steps, single steps in a row if there is no memory."""
+def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> tuple[_Batch, Observation | None]:
+    """The rollout, advantages normalised over all its steps, single steps in a row if there is no memory.
+
+    Of a network that looks back also the film: all observations in a row, with those in its memory.
+    """
     advantage = advantages.advantage
     deviation = jnp.std(advantage, ddof=1)
     batch = _Batch(
@@ -135,8 +146,17 @@ def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> _Batch
         target=advantages.target,
     )
     if network.recurrent:
-        return batch
-    return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), batch)
+        return batch, None
+    film = None
+    if network.lookback:
+        film = jax.tree.map(
+            lambda *parts: jnp.concatenate(parts, axis=1), rollout.memory, rollout.observation
+        )
+        length = network.lookback + rollout.start.shape[1]
+        places = frames_seen(rollout.start, network.lookback)
+        places += length * jnp.arange(rollout.start.shape[0])[:, None, None]
+        batch = eqx.tree_at(lambda b: (b.memory, b.observation), batch, ((), places))
+    return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), (batch, film))
 
 
 def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
@@ -147,15 +167,47 @@ def _minibatches(batch: _Batch, count: int, key: PRNGKeyArray) -> _Batch:
     return jax.tree.map(lambda values: values[order], batch)
 
 
-def _gradient(ppo: PPOConfig, network: Network, batch: _Batch, mesh: Mesh | None) -> tuple[PyTree, Metrics]:
+def _gradient(
+    ppo: PPOConfig, network: Network, film: Observation | None, batch: _Batch, mesh: Mesh | None
+) -> tuple[PyTree, Metrics]:
     """Gradient of the loss and its parts, averaged over the devices of the mesh."""
-    gradient_of = eqx.filter_grad(lambda network, batch: _loss(ppo, network, batch), has_aux=True)
-    return devices.mean_over_devices(mesh, gradient_of, network, batch)
+
+    def gradient_of(replicated: tuple[Network, Observation | None], batch: _Batch) -> tuple[PyTree, Metrics]:
+        network, film = replicated
+        gradient = eqx.filter_grad(lambda network, batch: _loss(ppo, network, film, batch), has_aux=True)
+        return _mean_over_parts(gradient, network, batch)
+
+    return devices.mean_over_devices(mesh, gradient_of, (network, film), batch)
 
 
-def _loss(ppo: PPOConfig, network: Network, batch: _Batch) -> tuple[Float[Array, ""], Metrics]:
+def _mean_over_parts(gradient: Callable[..., Any], network: Network, batch: _Batch) -> Any:
+    """The gradient of as many rows at a time as the network likes best; losses are means over equal rows."""
+    rows = batch.log_prob.shape[0]
+    size = min(network.rows_at_once or rows, rows)
+    while rows % size:
+        size -= 1
+    if network.recurrent or size == rows:
+        return gradient(network, batch)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(rows // size, size, *leaf.shape[1:]), batch)
+    shapes = jax.eval_shape(gradient, network, jax.tree.map(lambda leaf: leaf[0], parts))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+    def add(total: Any, part: _Batch) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, gradient(network, part)), None
+
+    total, _ = jax.lax.scan(add, zeros, parts)
+    return jax.tree.map(lambda leaf: leaf * (size / rows), total)
+
+
+def _loss(
+    ppo: PPOConfig, network: Network, film: Observation | None, batch: _Batch
+) -> tuple[Float[Array, ""], Metrics]:
     if network.recurrent:
         decision = network.sequence(batch.memory, batch.observation, batch.start)
+    elif network.lookback:
+        seen = jax.tree.map(lambda frames: frames[batch.observation], film)
+        before, now = (jax.tree.map(lambda leaf, at=at: leaf[:, at], seen) for at in (slice(-1), -1))
+        _, decision = network.step(before, now, batch.start)
     else:
         _, decision = network.step((), batch.observation, batch.start)
     log_ratio = decision.policy.log_prob(batch.action) - batch.log_prob

@@ -1,0 +1,1 @@
+"""Car races on Bezier tracks and circuits (CarRacing)."""

@@ -1,0 +1,104 @@
+"""Settings of the racing domain. Imports no JAX."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from cenie.settings import setting
+from cenie.spaces import Box, DesignSpec, Discrete, Space
+
+POINTS = 12
+"""How many control points a level has."""
+
+CELLS = 10
+"""Control points on a grid lie in so many columns, and as many rows."""
+
+DESIGN_NOISE = 4
+"""How many random numbers a designer sees at each step."""
+
+TEXTURE_REACH = 192.0
+"""A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
+
+Renderer = Literal["texture", "analytic"]
+
+
+@dataclass(frozen=True)
+class RacingConfig:
+    """Tracks through twelve control points, what a student sees of them, and what it is paid.
+
+    Times are physics steps, of which there are 50 in a second; the student acts every `action_repeat` of
+    them. `time_limit` is that of the levels that are made here; circuits have their own.
+    """
+
+    time_limit: int = setting(1000, minimum=1, maximum=1_000_000)
+    action_repeat: int = setting(8, minimum=1, maximum=100)
+
+    shaping: bool = True
+    """Training pays 100 at every end, takes 0.05 for a view of grass alone, and ends hopeless episodes.
+    Suites are always played without."""
+    green: Literal["exact", "observed", "never"] = "exact"
+    """When it is looked whether a view is of grass alone: after every physics step, for which all of them are
+    drawn (`exact`); at the frames that the student sees, each of which then counts until the next
+    (`observed`); or never."""
+
+    frame_size: int = setting(96, minimum=16, maximum=512)
+    """Rows and columns of a frame; the view is the same whatever their number."""
+    renderer: Renderer = "texture"
+    evaluation_renderer: Renderer = "analytic"
+    """How frames are made in training and of suites: from a picture of the road that was painted once, or
+    from the tiles themselves, which is exact and slower."""
+    texel: float = setting(0.25, above=0.0, maximum=10.0)
+    """The side of a texel of the painted road, in units of length."""
+
+    curve_samples: int = setting(40, minimum=3, maximum=1000)
+    """Points of the curve between two control points, both of them included."""
+    circuit_tiles: int = setting(1024, minimum=16, maximum=16_384)
+    """Into how many tiles of equal length a circuit is cut."""
+    limits: Literal["paper", "dcd"] = "paper"
+    """Whose time limits circuits have; they differ in China only (2000 and 2500)."""
+
+    num_edits: int = setting(1, minimum=1, maximum=POINTS)
+    """So many control points are moved by an edit."""
+    edit_distance: float = setting(33.0, above=0.0, maximum=500.0)
+    """How far an edit moves a control point at most, in both directions."""
+
+    @property
+    def max_steps(self) -> int:
+        """An upper bound on the number of actions in an episode of training."""
+        return -(-self.time_limit // self.action_repeat)
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles the track of a level has at most."""
+        return POINTS * (self.curve_samples - 1)
+
+    @property
+    def observation_parts(self) -> tuple[Space, ...]:
+        """One frame; the student puts the last ones together."""
+        return (Box((self.frame_size, self.frame_size, 3), 0, 255, "uint8"),)
+
+    @property
+    def action_space(self) -> Box:
+        """Steering from left to right, gas and brake, all from 0 to 1."""
+        return Box((3,), 0.0, 1.0)
+
+    def design_spec(self, generator: str) -> DesignSpec:
+        """What a designer sees (a map of the points so far, the time, noise) and does: it chooses a cell."""
+        seen = Box((CELLS, CELLS, 1), 0, 1, "uint8"), Discrete(POINTS + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
+        return DesignSpec(seen, Discrete(CELLS**2), POINTS)
+
+    @property
+    def level_bytes(self) -> int:
+        """What one stored level takes: two coordinates of each control point."""
+        return POINTS * 2 * 4
+
+    @property
+    def prepared_bytes(self) -> int:
+        """What a prepared level takes: six numbers for each corner of a tile, two bytes for each texel."""
+        texels = 2 * math.ceil(TEXTURE_REACH / self.texel)
+        return 4 * 6 * 4 * self.tiles + (2 * texels**2 if self.renderer == "texture" else 0)
+
+    @property
+    def observation_bytes(self) -> int:
+        """What one stored observation takes: a byte for each colour of a pixel."""
+        return self.frame_size**2 * 3
