@@ -185,6 +185,11 @@ def cannot_edit(key: PRNGKeyArray, level: Level) -> Level:
     raise ValueError("this domain has no edit: methods that edit levels cannot be used with it")
 
 
+def same_level(key: PRNGKeyArray, level: Level) -> Level:
+    """The redraw of a domain in which nothing is left to chance."""
+    return level
+
+
 def no_statistics(level: Level) -> dict[str, Array]:
     """The statistics of a domain that has none."""
     return {}
@@ -213,6 +218,9 @@ class Domain:
     is not given is that of the first generator."""
     edit: Callable[[PRNGKeyArray, Level], Level] = cannot_edit
     """A small random change of a level that keeps it valid."""
+    redraw: Callable[[PRNGKeyArray, Level], Level] = same_level
+    """Another level of the same encoding, in which all that the encoding leaves to a seed is drawn anew; the level
+    itself by default."""
     statistics: Callable[[Level], dict[str, Array]] = no_statistics
     """Scalars that describe a level, for the logs."""
     stack: Callable[[Sequence[Level]], Level] = stack_same_shapes

@@ -26,6 +26,7 @@ from cenie.teach.methods import (
     AlpGmmTeacher,
     DesignerTeacher,
     OwnTeacher,
+    PoetTeacher,
     RandomTeacher,
     ReplayTeacher,
     SflTeacher,
@@ -160,7 +161,7 @@ class Config:
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
         generators = (*entry.roles, *entry.generators)
-        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher):
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher | PoetTeacher):
             allowed.append(("teacher.generator", self.teacher.generator, generators))
         if isinstance(self.teacher, DesignerTeacher):
             allowed.append(("teacher.replaces", self.teacher.replaces, generators))
@@ -176,6 +177,8 @@ class Config:
             )
         if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
             yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
+        if isinstance(self.teacher, PoetTeacher) and not entry.edits:
+            yield Problem("method", f"must be another one: {self.domain} has no edit of levels")
         if settings.is_readable(self.env):
             try:
                 parts = self.domain_spec.observation_parts
