@@ -287,7 +287,7 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced", "minimax", "paired"])
+@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced", "minimax", "paired", "poet"])
 def test_kill_9_and_resume_of_a_teacher_that_learns_ends_with_the_same_bits(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=1, updates=30)
 

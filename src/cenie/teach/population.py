@@ -139,7 +139,8 @@ class PoetSource:
             "pair": pair,
             "pairs": after.active.sum(),
             "champion": after.born[after.champion],
-            "champion_return": jnp.where(jnp.isfinite(best), best, jnp.nan),
+            # Until all are scouted, it is not known.
+            "champion_return": jnp.where(jnp.isfinite(best) & (after.phase != SCOUT), best, jnp.nan),
         }
 
     # What a source with students of its own does besides.
