@@ -1,4 +1,4 @@
-"""POET: who plays what and when, which levels join, and which students move, against a plain version of it."""
+"""POET: who plays what and when, which levels join, which students move, against a plain version of it."""
 
 import dataclasses
 import functools
@@ -186,7 +186,9 @@ def test_returns_are_those_of_every_student_on_every_level(columns):
         known = row.before.returns[:, :PAIRS].copy()
         if columns >= PAIRS + CHILDREN:
             known[int(row.before.place)] = expected[int(row.before.place)]
-            np.testing.assert_allclose(known[np.ix_(active, active)], expected[np.ix_(active, active)], rtol=1e-4)
+            np.testing.assert_allclose(
+                known[np.ix_(active, active)], expected[np.ix_(active, active)], rtol=1e-4
+            )
         else:
             others = active & (np.arange(PAIRS) != int(row.before.place))
             np.testing.assert_allclose(

@@ -138,8 +138,8 @@ class Exact:
 
 @dataclass(frozen=True)
 class Entropic:
-    """The Wasserstein distance with blurred plans (Sinkhorn), less that of each level from itself: between exact
-    and none, at a cost that does not depend on the points. For small buffers too."""
+    """The Wasserstein distance by blurred plans (Sinkhorn), less that of each level from itself: for small
+    buffers, as the exact one is."""
 
     kind: Literal["entropic"] = "entropic"
     points: int = setting(32, minimum=1, maximum=1000)

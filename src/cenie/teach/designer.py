@@ -84,7 +84,9 @@ class DesignerSource:
             ends = jnp.ones((known.size, 1), bool)
             scale, scaled = scale_rewards(scale, paid[:, None], ends, self.settings.ppo.gamma)
             paid = scaled[:, 0]
-        reward = jnp.zeros_like(played.reward).at[:, -1].set(paid)
+        # Paid where the level was finished. What came after changed nothing, and must not be praised for it.
+        finished = played.terminated & (jnp.cumsum(played.terminated, axis=1) == 1)
+        reward = jnp.where(finished, paid[:, None], 0.0)
         before = eqx.tree_at(lambda student: student.return_scale, state, scale)
         after, metrics = learn(
             self._config(known.size),

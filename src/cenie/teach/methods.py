@@ -171,7 +171,8 @@ class PoetTeacher:
     # So many children are tried after each round, and so many of them admitted at most. Original code.
     children: int = setting(8, minimum=1, maximum=1000)
     admitted: int = setting(1, minimum=1, maximum=1000)
-    # The minimal criterion: between what the returns on a child must lie, of its parent's student and of the best.
+    # The minimal criterion: between what the returns on a child must lie, of its parent's student and of the
+    # best one.
     criterion: tuple[float, float] = (25.0, 340.0)  # original code
     # Children are ranked by their distance from the nearest so many encodings of all levels ever admitted.
     neighbours: int = setting(5, minimum=1, maximum=1000)  # original code

@@ -75,16 +75,23 @@ class SlicedTransport:
 
 
 @dataclass(frozen=True)
-class ExactTransport:
-    """The cost of the best one-to-one assignment between equally many points of both levels."""
+class _PointTransport:
+    """What both distances between single points keep: the points."""
 
-    config: Exact
+    config: Exact | Entropic
 
     def numbers(self, dimensions: int) -> int:
         return self.config.points * dimensions
 
     def describe(self, points: Points) -> Float[Array, "n f"]:
         return _flat(evenly_spread(points, self.config.points))
+
+
+@dataclass(frozen=True)
+class ExactTransport(_PointTransport):
+    """The cost of the best one-to-one assignment between equally many points of both levels."""
+
+    config: Exact
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
         def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
@@ -95,17 +102,11 @@ class ExactTransport:
 
 
 @dataclass(frozen=True)
-class EntropicTransport:
-    """The cost of the plan that is cheapest once its entropy counts too, less the mean of those from each level to
-    itself, which blurred plans do not make for nothing (a Sinkhorn divergence)."""
+class EntropicTransport(_PointTransport):
+    """The cost of the plan that is cheapest once its entropy counts too, less the mean of those from each
+    level to itself, which blurred plans do not make for nothing (a Sinkhorn divergence)."""
 
     config: Entropic
-
-    def numbers(self, dimensions: int) -> int:
-        return self.config.points * dimensions
-
-    def describe(self, points: Points) -> Float[Array, "n f"]:
-        return _flat(evenly_spread(points, self.config.points))
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
         def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
@@ -114,14 +115,14 @@ class EntropicTransport:
             # One blur for all three, or equal levels would not be at a distance of 0.
             blur = jnp.maximum(self.config.blur * jnp.median(costs[0]), jnp.finfo(jnp.float32).tiny)
             across, *selves = jax.vmap(lambda cost: self._blurred(cost / blur))(costs)
-            # Multiplied last: a product that is contracted with the difference would leave a trace of rounding.
+            # Multiplied last: a product contracted with the difference would leave a trace of rounding.
             return jnp.maximum(across - jnp.mean(jnp.stack(selves)), 0.0) * blur
 
         return _pair_by_pair(distance, self.config.points, rows, others)
 
     def _blurred(self, cost: Float[Array, "k k"]) -> Float[Array, ""]:
-        """What the plan costs. Both potentials move half of their way at a time, so that neither has the last word
-        and the distance is symmetric."""
+        """What the plan costs. Both potentials move half of their way at a time, so that neither has the last
+        word and the distance is symmetric."""
         count = len(cost)
 
         def step(_: Array, potentials: tuple[Array, Array]) -> tuple[Array, Array]:

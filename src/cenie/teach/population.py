@@ -1,8 +1,8 @@
 """POET: a population of pairs, each a level and a student that learns on it (Wang et al., 2019).
 
-Every cycle is the ordinary one: one student of the population plays one batch, and learns from it or not. What
-POET does besides learning, which is to try students on levels of others, is made of cycles in which nobody
-learns.
+Every cycle is the ordinary one: one student of the population plays one batch, and learns from it or not.
+What POET does besides learning, which is to try students on levels of others, is made of cycles in which
+nobody learns.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from cenie.teach.played import Outcomes
 from cenie.types import Level
 
 LEARN, SCOUT, ADAPT, TRY = 0, 1, 2, 3
-"""What a cycle is for: a pair learns; a student plays all levels and candidates; a student learns on the level
-of another pair, its host; and plays there, to take the place of the student that lives there if it is better.
+"""What a cycle is for: a pair learns; a student plays all levels and candidates; a student learns on the
+level of another pair, as a guest; and plays there, to stay if it is better than the student that lives there.
 """
 
 
@@ -47,9 +47,9 @@ class PoetState(eqx.Module):
     candidate. `returns` has a row for each student and a column for each level, those of the candidates last:
     -inf where it is not known. `archive` are the encodings of all levels that were ever admitted.
 
-    `phase` says what the cycle is for, `place` whose turn it is, and `step` how often it had it. `draws` decides
-    what is drawn anew of the levels, which must be the same for all students that are compared. The `champion`
-    is the place of the student that is evaluated.
+    `phase` says what the cycle is for, `place` whose turn it is, and `step` how often it had it. `draws`
+    decides what is drawn anew of the levels, which must be the same for all students that are compared. The
+    `champion` is the place of the student that is evaluated.
     """
 
     students: StudentState | None
@@ -76,7 +76,8 @@ class PoetSource:
     """Rounds of learning, of mutation and of transfers; a source that has students of its own.
 
     `redraw` draws anew what an encoding leaves open of a level, such as the seed of a terrain: POET's
-    environments are such families of terrains. Like a designer, it works on every device of the `mesh` in full.
+    environments are such families of terrains. Like a designer, it works on every device of the `mesh` in
+    full.
     """
 
     generate: Callable[[PRNGKeyArray], Level]
@@ -115,8 +116,8 @@ class PoetSource:
         )
 
     def propose(self, state: PoetState, key: PRNGKeyArray, count: int) -> tuple[Level, Int[Array, " n"]]:
-        """The level of one pair in all columns; or, to scout, all levels and candidates in turn. The proposal is
-        which of them each column plays. Consumes the key."""
+        """The level of one pair in all columns; or, to scout, all levels and candidates in turn. The proposal
+        is which of them each column plays. Consumes the key."""
         arguments = state.levels, state.candidates, self._columns(state, count), self._draw_key(state, key)
         return devices.side_by_side(self.mesh, self._redrawn, *arguments), arguments[2]
 
@@ -192,7 +193,7 @@ class PoetSource:
         chosen = jax.tree.map(lambda old, new: jnp.concatenate([old, new])[columns], levels, candidates)
         return jax.vmap(self.redraw)(jax.random.split(key, columns.size), chosen)
 
-    # What follows from it. Each takes the state, the mean return on every level, the number of columns, a key.
+    # What follows from it. All take the state, the mean return on every level, the number of columns, a key.
 
     def _learned(self, state: PoetState, outcome: Array, count: Array, key: PRNGKeyArray) -> PoetState:
         """A pair has learned; after the last turn of the last one, candidates are made."""
@@ -226,7 +227,8 @@ class PoetSource:
         )
 
     def _scouted(self, state: PoetState, outcome: Array, count: Array, key: PRNGKeyArray) -> PoetState:
-        """A student has played as many levels as a batch has columns; once all have played all, it is judged."""
+        """A student has played as many levels as a batch has columns; once all have played all, they are
+        judged."""
         row = jnp.where(jnp.isfinite(outcome), outcome, state.returns[state.place])
         after = eqx.tree_at(lambda s: s.returns, state, state.returns.at[state.place].set(row))
         after, all_over = _next_turn(after, (state.step + 1) * count >= _playable(state).sum())
@@ -250,7 +252,8 @@ class PoetSource:
         )
 
     def _admitted(self, state: PoetState) -> PoetState:
-        """The most novel of the candidates inside the minimal criterion join; the oldest pairs leave for them."""
+        """The most novel of the candidates inside the minimal criterion join; the oldest pairs leave for
+        them."""
         pairs, (lowest, highest) = self.settings.pairs, self.settings.criterion
         encodings = jax.vmap(self.encode)(state.candidates)
         known = jnp.arange(self.settings.archive) < state.tally.admitted
@@ -324,9 +327,11 @@ def _with_pair(state: PoetState, candidate: Array, student: Array, encoding: Flo
 
 
 def _transferred(state: PoetState) -> PoetState:
-    """Every level gets the student that returned most on it, if that is more than who lives there returned."""
+    """Every level gets the student that returned most on it, if that is more than who lives there did."""
     pairs = state.active.size
-    others = jnp.where(state.active[:, None] & ~jnp.eye(pairs, dtype=bool), state.returns[:, :pairs], -jnp.inf)
+    others = jnp.where(
+        state.active[:, None] & ~jnp.eye(pairs, dtype=bool), state.returns[:, :pairs], -jnp.inf
+    )
     best, result = jnp.argmax(others, axis=0), jnp.max(others, axis=0)
     moves = state.active & (result > _to_beat(state))
     who = jnp.where(moves, best, jnp.arange(pairs))
@@ -359,7 +364,7 @@ def _playable(state: PoetState) -> Bool[Array, " l"]:
 
 
 def _next_turn(state: PoetState, over: Bool[Array, ""]) -> tuple[PoetState, Bool[Array, ""]]:
-    """The same place once more, or, if its turn is over, the next one; and whether that is the first again."""
+    """The same place once more, or, if its turn is over, the next; and whether that is the first again."""
     places = jnp.arange(state.active.size)
     later = state.active & (places > state.place)
     all_over = over & ~later.any()
@@ -369,16 +374,19 @@ def _next_turn(state: PoetState, over: Bool[Array, ""]) -> tuple[PoetState, Bool
 
 
 def _mean_of_active(state: PoetState) -> Float[Array, " p"]:
-    """The mean return of every student on the active levels, -inf for empty places. What is not known counts as
-    the least that is."""
+    """The mean return of every student on the active levels, -inf for empty places. What is not known counts
+    as the least that is."""
     returns = state.returns[:, : state.active.size]
-    returns = jnp.where(jnp.isfinite(returns), returns, jnp.where(jnp.isfinite(returns), returns, jnp.inf).min())
+    returns = jnp.where(
+        jnp.isfinite(returns), returns, jnp.where(jnp.isfinite(returns), returns, jnp.inf).min()
+    )
     mean = jnp.where(state.active, returns, 0.0).sum(axis=1) / state.active.sum()
     return jnp.where(state.active, mean, -jnp.inf)
 
 
 def _mean_returns(outcomes: Outcomes, columns: Int[Array, " n"], levels: int) -> Float[Array, " l"]:
-    """The mean return on each of so many levels over the columns that completed an episode; -inf if none did."""
+    """The mean return on each of so many levels over the columns that completed an episode; -inf without
+    any."""
     returns, completed = jnp.where(outcomes.completed, outcomes.mean_return, 0.0), outcomes.completed
     total, number = (jnp.zeros(levels).at[columns].add(value) for value in (returns, completed))
     return jnp.where(number > 0, total / jnp.maximum(number, 1.0), -jnp.inf)
@@ -394,9 +402,7 @@ def _row(tree: PyTree, index: Array) -> PyTree:
 
 def _with_row(tree: PyTree, index: Array, row: PyTree, when: Bool[Array, ""]) -> PyTree:
     """The tree with another row at the index, where `when`."""
-    return jax.tree.map(
-        lambda leaf, new: leaf.at[index].set(jnp.where(when, new, leaf[index])), tree, row
-    )
+    return jax.tree.map(lambda leaf, new: leaf.at[index].set(jnp.where(when, new, leaf[index])), tree, row)
 
 
 def _where(condition: Bool[Array, ""], first: PyTree, second: PyTree) -> PyTree:

@@ -128,7 +128,9 @@ def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: 
 
 def _poet_curriculum(domain: LevelFactory, settings: PoetTeacher, mesh: Mesh | None) -> Curriculum:
     if domain.encoding is None:
-        raise SettingsError([Problem("method", "poet compares encodings of levels, and this domain has none")])
+        raise SettingsError(
+            [Problem("method", "poet compares encodings of levels, and this domain has none")]
+        )
     source = PoetSource(
         generate=domain.generator(settings.generator),
         edit=domain.edit,

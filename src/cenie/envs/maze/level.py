@@ -97,8 +97,8 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
 def statistics(level: MazeLevel) -> dict[str, Array]:
     """Scalars for the logs: walls, Manhattan distance, shortest path, and whether a path exists.
 
-    A level without a path has the length 0, so that the mean of the others is the mean of all divided by that of
-    `solvable`.
+    A level without a path has the length 0, so that the mean of the others is the mean of all divided by that
+    of `solvable`.
     """
     walls, manhattan, path = _measures(level)
     solvable = path <= level.wall_map.size

@@ -81,7 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.bootstrap_at_timeout": True,
         **QUICK_SCOUTING,
         **QUICK_POPULATION,
-        # In returns of 512 steps, of which a walker that gets to the end of its terrain needs three times as many.
+        # In returns of 512 steps; to get to the end of its terrain a walker needs three times as many.
         "teacher.reproduce_at": 50.0,
         "teacher.criterion": (10.0, 340.0),
         "teacher.generator": "easy",  # nobody learns to walk on others within minutes
