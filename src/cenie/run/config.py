@@ -56,6 +56,9 @@ class RunConfig:
     suite: str = ""
     """Held-out suite used for evaluation during and after training; in a preset that names none, the first
     one of the domain."""
+    env_steps: int | None = setting(None, minimum=1)
+    """End the run after so many environment steps, even if it has not had all its updates: methods play
+    different numbers of rollouts for an update."""
     evaluate_every: int = setting(100, minimum=1)
     """Evaluate after this many student updates; also before the first and after the last."""
     episodes: int = setting(2, minimum=1, maximum=100_000)
@@ -108,6 +111,11 @@ class Config:
     from_python: tuple[str, ...] = ()
     """What was passed from Python and stands in no file, such as `score spread`: to go on, it must be passed
     again."""
+
+    def is_over(self, updates: int, env_steps: int) -> bool:
+        """Whether a run that has come so far is finished."""
+        budget = self.run.env_steps
+        return updates >= self.updates or (budget is not None and env_steps >= budget)
 
     @property
     def domain_spec(self) -> DomainSpec:
