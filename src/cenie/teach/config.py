@@ -243,6 +243,9 @@ class DesignerConfig:
     network: NetworkConfig = field(default_factory=Lstm)
     # With `normalise_returns` the utility is divided by the running deviation of all utilities.
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    # What is paid for a level: its `utility`; or its `rank` by utility in the batch, from 0 to 1, so that the
+    # few levels on which a student failed by chance do not decide alone.
+    paid: Literal["utility", "rank"] = "utility"
 
     def check(self) -> Iterator[Problem]:
         yield from decay_problems(self.ppo, "ppo")
