@@ -198,7 +198,8 @@ def what_novelty_ranks(run):
         others = {
             "regret": buffer["regret"][known],
             "walls": played["level/walls"][place],
-            "path": played["level/path"][place],
+            # No path is longer than every path.
+            "path": np.where(played["level/solvable"][place] < 1, 170, played["level/path"][place]),
             "episode length": played["length"][place],
             "last played": buffer["last_played"][known],
         }

@@ -49,6 +49,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "paired": {},
     "traced": {**REPLAY, "teacher.correction.memory_size": 8},
     "sfl": {"teacher.scouted": 6, "teacher.plays": 2, "teacher.kept": 3, "teacher.updates": 2},
+    # Whatever the returns are, children are made, and admitted.
+    "poet": {
+        "teacher.pairs": 3,
+        "teacher.turn": 1,
+        "teacher.children": 3,
+        "teacher.archive": 8,
+        "teacher.reproduce_at": -1000.0,
+        "teacher.criterion": (-1000.0, 1000.0),
+    },
     "alp-gmm": {"teacher.fit_every": 8, "teacher.database": 20, "teacher.components": (2, 3)},
 }
 """Small teachers of the methods that replay no levels."""

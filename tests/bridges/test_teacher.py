@@ -584,7 +584,7 @@ def test_bug_equal_scores_and_no_word():
 
 def test_methods_that_make_their_own_levels_are_not_offered():
     see_levels = {f"{base}-{novelty}" for base in ("plr", "accel") for novelty in ("poet", "epoet")}
-    make_levels = {"sfl", "alp-gmm", "minimax", "paired", "repaired"}
+    make_levels = {"sfl", "alp-gmm", "minimax", "paired", "repaired", "poet"}
     assert set(METHODS) - set(OFFERED) == see_levels | make_levels | {"traced"}
     with pytest.raises(SettingsError, match=r"method: must be one of dr, plr, .*, got 'alp-gmm'"):
         make("alp-gmm")

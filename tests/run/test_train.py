@@ -21,6 +21,7 @@ from cenie.run import train as training
 from cenie.run.build import build
 from cenie.run.checkpoint import CheckpointError, load_newest
 from cenie.run.config import load_config
+from cenie.run.continuation import updates_done
 from cenie.run.directory import RunDirectory, read_json, write_json
 from cenie.run.library import load_run
 from cenie.run.metrics import EvaluationRow, EvaluationTable
@@ -28,6 +29,7 @@ from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
 from cenie.run.snapshot import levels_of_snapshot
 from cenie.teach.cycle import init
+from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
 DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json")
@@ -72,6 +74,17 @@ def test_run_directory_holds_what_the_report_needs(finished):
     assert summary["updates"] == 6
     assert set(summary["untrained"]) == set(summary["trained"])
     assert len(summary["trained"]) == 8
+
+
+def test_a_run_ends_after_so_many_environment_steps_and_can_go_on(finished, tmp_path):
+    path, config = tmp_path / "run", tiny("plr-robust", run__env_steps=5 * 4 * 16 - 1)
+    run(config, path)
+    summary = read_json(path / "summary.json")
+    assert (summary["cycles"], summary["env_steps"]) == (5, 5 * 4 * 16)
+    assert 0 < summary["updates"] < 6
+    assert updates_done(config, RunDirectory(path)) == summary["updates"]
+    run(tiny("plr-robust"), path, resume=True)
+    assert without_evaluations(path) == without_evaluations(finished[0])
 
 
 def test_evaluations_are_made_before_during_and_after_training(finished):
@@ -274,14 +287,14 @@ def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _kill_rounds(tmp_path: Path, method: str, kills: int, updates: int) -> None:
+def _kill_rounds(tmp_path: Path, method: str, kills: int, updates: int, domain: str = "maze") -> None:
     """Kill a run again and again, resume it each time, and compare with one that was left alone.
 
     Every kill must hit: most of the time of a process goes by before its first cycle, and a run that has
     ended cannot be killed. So the clock starts when a few new rows are there.
     """
     every = {"run__cycles_per_chunk": 1, "run__checkpoint_every": 1, "run__evaluate_every": 9}
-    config = tiny(method, updates=updates, **every)
+    config = tiny(method, domain, updates=updates, **every)
     for name in ("alone", "killed"):
         (tmp_path / name).mkdir()
         write_json(tmp_path / name / "config.json", settings.to_data(config))
@@ -311,7 +324,7 @@ def test_kill_9_and_resume_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced", "minimax", "paired"])
+@pytest.mark.parametrize("method", ["sfl", "alp-gmm", "traced", "minimax", "paired", "poet"])
 def test_kill_9_and_resume_of_a_teacher_that_learns_ends_with_the_same_bits(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=1, updates=30)
 
@@ -326,6 +339,12 @@ def test_thirty_kills_and_resumes_end_with_the_same_bits(tmp_path, method):
 @pytest.mark.parametrize("method", ["accel-diplr", "accel-poet", "accel-epoet"])
 def test_every_novelty_survives_kills(tmp_path, method):
     _kill_rounds(tmp_path, method, kills=3, updates=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_survives_a_kill_on_the_walker(tmp_path, method):
+    _kill_rounds(tmp_path, method, kills=1, updates=25, domain="walker")
 
 
 def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):

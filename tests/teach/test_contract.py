@@ -20,6 +20,7 @@ from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.designer import DesignerSource
 from cenie.teach.methods import METHODS
 from cenie.teach.record import PointSample
+from cenie.teach.source import PopulationSource
 from tests.teach import golden
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.teach.exchanges import exchanges, exchanges_in_loops
@@ -180,6 +181,8 @@ def test_a_resumed_run_does_not_compile_the_cycle_again(played: Played):
 
 
 def test_student_changes_exactly_in_the_cycles_that_learn(played: Played):
+    if isinstance(played.setup.curriculum.source, PopulationSource):
+        pytest.skip("which student is evaluated may change in any cycle: test_population.py")
     for cycle in range(CYCLES):
         before, after = (digest(state.student) for state in played.states[cycle : cycle + 2])
         assert (before != after) == played.learned(cycle)

@@ -25,7 +25,7 @@ from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
 from cenie.student.config import Mlp, PPOConfig
 from cenie.teach.config import DesignerConfig
-from cenie.teach.designer import DesignerSource, utility_of
+from cenie.teach.designer import DesignerSource, rank_among, rewards_of, utility_of
 from cenie.teach.played import Outcomes, episode_outcomes
 from cenie.types import Rollout, Step
 from tests.tiny import tiny
@@ -201,6 +201,43 @@ def test_the_utility_is_paid_at_the_last_step_of_a_design_which_ends_it():
     assert not proposal.terminated[:, :-1].any()
     assert not proposal.reward.any()
     assert proposal.final_state is None
+
+
+def test_a_design_that_is_soon_finished_is_worth_as_much_as_one_that_takes_all_steps():
+    """At first it was paid at the last step, for ignored actions too; and then sooner, and so more."""
+    gamma, steps, ends = 0.9, 6, np.array([5, 2, 0])
+    terminated = np.arange(steps) == ends[:, None]
+    terminated[1, 4] = True  # such as a domain may say once more, where nothing is left to do
+    reward = np.asarray(rewards_of(jnp.asarray(terminated), jnp.asarray([1.0, 2.0, 3.0]), gamma))
+    assert ((reward != 0) == (np.arange(steps) == ends[:, None])).all()
+    discounted = (reward * gamma ** np.arange(steps)).sum(axis=1)
+    np.testing.assert_allclose(discounted, np.array([1.0, 2.0, 3.0]) * gamma ** (steps - 1), rtol=1e-6)
+
+
+def test_a_maze_is_finished_with_its_start_however_few_walls_it_has():
+    domain, _ = build(tiny("paired", teacher__replaces="uniform60"))
+    environment = domain.design_for("uniform60").environment
+    task = domain.design_for("uniform60").task
+    _, state = environment.reset(jax.random.key(0), task)
+    ended = []
+    for number, tile in enumerate([7, 3, 4, 11, 12, 13]):  # 7 of 25 tiles: 16 walls of 60
+        step = environment.step(jax.random.key(number), task, state, jnp.asarray(tile))
+        state = step.state
+        ended.append(bool(step.terminated))
+    assert not any(ended)
+    state = environment.reset(jax.random.key(0), task)[1]
+    for number, tile in enumerate([1, 3, 4, 11]):  # one of 25: two walls, then the goal and the start
+        step = environment.step(jax.random.key(number), task, state, jnp.asarray(tile))
+        state = step.state
+    assert bool(step.terminated)
+    assert not bool(environment.step(jax.random.key(9), task, state, jnp.asarray(5)).terminated)
+
+
+def test_ranks_say_which_level_is_better_and_no_more():
+    utility = jnp.asarray([0.0, 0.9, 0.1, 0.1, 5.0])
+    known = jnp.asarray([True, True, True, True, False])
+    np.testing.assert_allclose(rank_among(utility, known), [0.0, 1.0, 0.5, 0.5, 0.0])
+    assert float(rank_among(utility[:1], known[:1])[0]) == 0.0
 
 
 def test_what_no_student_finished_teaches_the_designer_nothing():

@@ -111,8 +111,9 @@ class Suite:
 class Design:
     """Making a level step by step: an environment that a learned teacher plays.
 
-    An episode on `task` lasts `environment.max_steps` steps. Played without restarts, its last state is what
-    `finished_level` turns into a level that the domain's own environment can play.
+    An episode on `task` lasts at most `environment.max_steps` steps. It is played for as many, without
+    restarts: steps after its end change nothing, and the last state is what `finished_level` turns into a
+    level that the domain's own environment can play.
     """
 
     environment: Environment
@@ -185,6 +186,11 @@ def cannot_edit(key: PRNGKeyArray, level: Level) -> Level:
     raise ValueError("this domain has no edit: methods that edit levels cannot be used with it")
 
 
+def same_level(key: PRNGKeyArray, level: Level) -> Level:
+    """The redraw of a domain in which nothing is left to chance."""
+    return level
+
+
 def no_statistics(level: Level) -> dict[str, Array]:
     """The statistics of a domain that has none."""
     return {}
@@ -215,6 +221,9 @@ class Domain:
     """The suite in a file of a name and a content, if there are such files; raises `ValueError`."""
     edit: Callable[[PRNGKeyArray, Level], Level] = cannot_edit
     """A small random change of a level that keeps it valid."""
+    redraw: Callable[[PRNGKeyArray, Level], Level] = same_level
+    """Another level of the same encoding, in which all that the encoding leaves to a seed is drawn anew; the
+    level itself by default."""
     statistics: Callable[[Level], dict[str, Array]] = no_statistics
     """Scalars that describe a level, for the logs."""
     stack: Callable[[Sequence[Level]], Level] = stack_same_shapes

@@ -22,3 +22,6 @@ QUICK_SCOUTING: dict[str, Any] = {
     "teacher.updates": 50,
 }
 """SFL within minutes: 16 batches of 64 columns are scouted for every 50 updates."""
+
+QUICK_POPULATION: dict[str, Any] = {"teacher.pairs": 6, "teacher.turn": 5}
+"""POET within minutes: a round of a full population has 36 updates."""

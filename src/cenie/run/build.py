@@ -179,9 +179,11 @@ class CompiledCycles:
         return after_turn(state, turn, tell(state.teacher, turn))
 
     def __call__(
-        self, state: TrainState, updates: int
+        self, state: TrainState, updates: int, most: int | None = None
     ) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
-        return cycles(self._setup, state, self._count, updates, self._run)
+        """With `most`, no more cycles than that."""
+        count = self._count if most is None else min(self._count, most)
+        return cycles(self._setup, state, count, updates, self._run)
 
 
 def place(setup: Setup, state: TrainState) -> TrainState:

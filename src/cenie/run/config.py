@@ -28,6 +28,7 @@ from cenie.teach.methods import (
     AlpGmmTeacher,
     DesignerTeacher,
     OwnTeacher,
+    PoetTeacher,
     RandomTeacher,
     ReplayTeacher,
     SflTeacher,
@@ -57,6 +58,9 @@ class RunConfig:
     suite: str = ""
     """Held-out suite used for evaluation during and after training; in a preset that names none, the first
     one of the domain."""
+    env_steps: int | None = setting(None, minimum=1)
+    """End the run after so many environment steps, even if it has not had all its updates: methods play
+    different numbers of rollouts for an update."""
     evaluate_every: int = setting(100, minimum=1)
     """Evaluate after this many student updates; also before the first and after the last."""
     episodes: int = setting(2, minimum=1, maximum=100_000)
@@ -110,6 +114,11 @@ class Config:
     """What was passed from Python and stands in no file, such as `score spread`: to go on, it must be passed
     again."""
 
+    def is_over(self, updates: int, env_steps: int) -> bool:
+        """Whether a run that has come so far is finished."""
+        budget = self.run.env_steps
+        return updates >= self.updates or (budget is not None and env_steps >= budget)
+
     @property
     def domain_spec(self) -> DomainSpec:
         """The spaces and sizes of the domain with these settings."""
@@ -162,7 +171,7 @@ class Config:
             return
         allowed = [("run.suite", self.run.suite, entry.suites)]
         generators = (*entry.roles, *entry.generators)
-        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher):
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher | PoetTeacher):
             allowed.append(("teacher.generator", self.teacher.generator, generators))
         if isinstance(self.teacher, DesignerTeacher):
             allowed.append(("teacher.replaces", self.teacher.replaces, generators))
@@ -178,6 +187,8 @@ class Config:
             )
         if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
             yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
+        if isinstance(self.teacher, PoetTeacher) and not entry.edits:
+            yield Problem("method", f"must be another one: {self.domain} has no edit of levels")
         if settings.is_readable(self.env):
             try:
                 parts = self.domain_spec.observation_parts

@@ -129,7 +129,7 @@ def updates_done(config: Config, directory: RunDirectory) -> int | None:
         try:
             manifest = manifests.read(path)
             facts = read_facts(manifest["facts"])
-            if facts.updates < config.updates:
+            if not config.is_over(facts.updates, facts.env_steps):
                 return None
             manifests.read_arrays(path, manifest, _WHOLE_FILE)
             summary = read_json(directory.summary)

@@ -16,7 +16,7 @@ from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
 from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
-from cenie.teach.methods import AlpGmmTeacher, ReplayTeacher, SflTeacher
+from cenie.teach.methods import AlpGmmTeacher, PoetTeacher, ReplayTeacher, SflTeacher
 
 _CAPACITY = "teacher.replay.capacity"
 
@@ -124,6 +124,10 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         # A task is two numbers or more; and the distances of new ones from all.
         size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
         yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
+    if isinstance(config.teacher, PoetTeacher):
+        # Each student with the two moments of the optimiser, before and after a cycle.
+        size = 2 * config.teacher.pairs * 3 * _FLOAT_BYTES * sizes.parameters
+        yield Need(size, "the population", ("teacher.pairs", *sizes.fields))
     novelty = _novelty(config)
     dimensions = sizes.features + numbers_in(spec.action_space)
     match novelty:

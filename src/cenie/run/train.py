@@ -120,14 +120,13 @@ def train(
         try:
             counters = Counts.of(run.state.counters)
             advance = CompiledCycles(run.setup, config.run.cycles_per_chunk)
-            if counters.updates < config.updates:
+            if not _is_over(run, counters):
                 advance.begin_to_compile(run.state)  # Meanwhile the student is evaluated.
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
-            while counters.updates < config.updates and not in_any_process(stop.requested):
+            while not _is_over(run, counters) and not in_any_process(stop.requested):
                 counters = _chunk(run, advance, counters)
-            finished = counters.updates >= config.updates
-            if not finished:
+            if not _is_over(run, counters):
                 _checkpoint(run, counters)
                 return False
             _write_summary(run, counters)
@@ -286,7 +285,7 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
 def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics, record = advance(run.state, run.config.updates)
+    run.state, history, metrics, record = advance(run.state, run.config.updates, _cycles_left(run, before))
     run.points = record.points
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
@@ -301,12 +300,24 @@ def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
     env_steps = counters.rollouts * run.steps_per_rollout
     run.progress.advance(counters.updates, env_steps, steps / seconds, rows[-1], run.suite.measure)
     _stop_if_diverged(run, counters)
-    finished = counters.updates >= run.config.updates
+    finished = _is_over(run, counters)
     if finished or _crossed(before.updates, counters.updates, run.config.run.evaluate_every):
         _evaluate(run, counters, final=finished)
     if finished or _crossed(before.updates, counters.updates, run.config.run.checkpoint_every):
         _checkpoint(run, counters)
     return counters
+
+
+def _is_over(run: _Run, counters: Counts) -> bool:
+    return run.config.is_over(counters.updates, counters.rollouts * run.steps_per_rollout)
+
+
+def _cycles_left(run: _Run, counters: Counts) -> int | None:
+    """How many cycles there are in what is left of the environment steps, if these are limited."""
+    if run.config.run.env_steps is None:
+        return None
+    left = run.config.run.env_steps - counters.rollouts * run.steps_per_rollout
+    return -(-left // (run.setup.curriculum.students * run.steps_per_rollout))
 
 
 def _record_levels(run: _Run, cycles: list[int], columns: Mapping[str, Any]) -> None:
@@ -398,7 +409,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
             keep=run.config.run.keep_checkpoints,
         )
     except checkpoint.CheckpointError as error:
-        if counters.updates >= run.config.updates:
+        if _is_over(run, counters):
             raise
         run.failed_checkpoints += 1
         run.progress.note(f"checkpoint not written ({error}); training goes on")

@@ -137,11 +137,23 @@ class Exact:
 
 
 @dataclass(frozen=True)
+class Entropic:
+    """The Wasserstein distance by blurred plans (Sinkhorn), less that of each level from itself: for small
+    buffers, as the exact one is."""
+
+    kind: Literal["entropic"] = "entropic"
+    points: int = setting(32, minimum=1, maximum=1000)
+    # How far plans are blurred: a share of the median distance between the points of the two levels.
+    blur: float = setting(0.05, above=0.0, maximum=1000.0)
+    iterations: int = setting(50, minimum=1, maximum=100_000)
+
+
+@dataclass(frozen=True)
 class Diplr:
     """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
 
     kind: Literal["diplr"] = "diplr"
-    distance: Sliced | Exact = field(default_factory=Sliced)
+    distance: Sliced | Exact | Entropic = field(default_factory=Sliced)
     # The paper's distance is that from the nearest level; the mean over more of them is less noisy.
     neighbours: int = setting(1, minimum=1, maximum=1000)
 
@@ -231,6 +243,9 @@ class DesignerConfig:
     network: NetworkConfig = field(default_factory=Lstm)
     # With `normalise_returns` the utility is divided by the running deviation of all utilities.
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    # What is paid for a level: its `utility`; or its `rank` by utility in the batch, from 0 to 1, so that the
+    # few levels on which a student failed by chance do not decide alone.
+    paid: Literal["utility", "rank"] = "utility"
 
     def check(self) -> Iterator[Problem]:
         yield from decay_problems(self.ppo, "ppo")

@@ -1,5 +1,6 @@
 """The one training cycle. Every method runs through it; adding a method does not change it."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
 from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
+from cenie.teach.source import PopulationSource
 from cenie.types import Level, Rollout, strongly_typed
 
 Metrics = dict[str, Array]
@@ -105,19 +107,20 @@ def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
     networks = [
         _network(setup, config, _nth(network_key, number)) for number, config in enumerate(setup.students)
     ]
-    state = TrainState(
-        key=cycle_key,
-        counters=Counters(*(jnp.zeros((), jnp.int32) for _ in range(3))),
-        students=tuple(map(init_student, setup.students, networks)),
-        teacher=teacher.init(
-            setup.curriculum,
-            setup.student.num_levels,
-            jax.random.fold_in(run_key, 1),
-            _points_shape(setup, networks[0]),
-            networks[0],
-        ),
+    students = tuple(map(init_student, setup.students, networks))
+    teacher_state = teacher.init(
+        setup.curriculum,
+        setup.student.num_levels,
+        jax.random.fold_in(run_key, 1),
+        _points_shape(setup, networks[0]),
+        networks[0],
     )
-    return strongly_typed(state)
+    source = setup.curriculum.source
+    if isinstance(source, PopulationSource):
+        with_students = source.with_student(teacher_state.source, students[0])
+        teacher_state = dataclasses.replace(teacher_state, source=with_students)
+    counters = Counters(*(jnp.zeros((), jnp.int32) for _ in range(3)))
+    return strongly_typed(TrainState(cycle_key, counters, students, teacher_state))
 
 
 def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
@@ -186,8 +189,11 @@ def play_turn(setup: Setup, state: TrainState) -> Turn:
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
 
     assignment, asked = teacher.ask(setup.curriculum, state.teacher, ask_key, setup.student.num_levels)
+    source, players = setup.curriculum.source, state.students
+    if isinstance(source, PopulationSource):
+        players = (source.player(state.teacher.source),)
     played, students, learned = [], [], []
-    for number, student in enumerate(state.students):
+    for number, student in enumerate(players):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
         levels = _once_learned(students, levels)
         played.append(play(setup, number, student, levels, _nth(play_key, number)))
@@ -236,12 +242,27 @@ def play_turn(setup: Setup, state: TrainState) -> Turn:
     return strongly_typed(placed)
 
 
+class Told(eqx.Module):
+    """The teacher after it was told of a turn, what to log of it, and a row for each level.
+
+    `students` are those that are evaluated, if they are not simply those that played.
+    """
+
+    teacher: TeacherState
+    metrics: Metrics
+    levels: Metrics
+    students: tuple[StudentState, ...] | None
+
+
 @functools.partial(jax.jit, static_argnames="setup")
-def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> tuple[TeacherState, Metrics, Metrics]:
-    """The second half: the teacher after it was told, what to log of it, and a row for each level."""
+def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> Told:
+    """The second half of a cycle."""
+    source, before, students = setup.curriculum.source, eqx.combine(turn.asked, before), None
+    if isinstance(source, PopulationSource):
+        before = dataclasses.replace(before, source=source.taken_back(before.source, turn.students[0]))
     after, metrics, rows = teacher.tell(
         setup.curriculum,
-        eqx.combine(turn.asked, before),
+        before,
         turn.assignment,
         played=turn.played,
         key=turn.tell_key,
@@ -252,17 +273,18 @@ def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> tuple[TeacherSt
         row | outcome_columns(one.outcomes) | turn.statistics[min(number, len(turn.statistics) - 1)]
         for number, (row, one) in enumerate(zip(rows, turn.played, strict=True))
     ]
+    if isinstance(source, PopulationSource):
+        students = (source.evaluated(after.source),)
     named = {f"teacher/{name}": value for name, value in metrics.items()}
-    return devices.replicate(setup.mesh, (after, named, stacked(levels, turn.assignment.kind)))
+    told = Told(after, named, stacked(levels, turn.assignment.kind), students)
+    return devices.replicate(setup.mesh, told)
 
 
-def after_turn(
-    state: TrainState, turn: Turn, told: tuple[TeacherState, Metrics, Metrics]
-) -> tuple[TrainState, Metrics, Record]:
+def after_turn(state: TrainState, turn: Turn, told: Told) -> tuple[TrainState, Metrics, Record]:
     """What a cycle returns, from its two halves."""
-    teacher_state, metrics, levels = told
-    after = TrainState(state.key, turn.counters, turn.students, teacher_state)
-    return after, turn.metrics | metrics, Record(levels, turn.points)
+    students = turn.students if told.students is None else told.students
+    after = TrainState(state.key, turn.counters, students, told.teacher)
+    return after, turn.metrics | told.metrics, Record(told.levels, turn.points)
 
 
 def cycles(

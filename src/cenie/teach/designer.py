@@ -79,12 +79,13 @@ class DesignerSource:
         best = jnp.max(jnp.where(known, utility, -jnp.inf))
         rows = _known_rows(known)
         played = jax.tree.map(lambda leaf: leaf[rows], proposal)
-        scale, paid = state.return_scale, utility[rows]
+        worth = utility if self.settings.paid == "utility" else rank_among(utility, known)
+        scale, paid = state.return_scale, worth[rows]
         if self.settings.ppo.normalise_returns:
             ends = jnp.ones((known.size, 1), bool)
             scale, scaled = scale_rewards(scale, paid[:, None], ends, self.settings.ppo.gamma)
             paid = scaled[:, 0]
-        reward = jnp.zeros_like(played.reward).at[:, -1].set(paid)
+        reward = rewards_of(played.terminated, paid, self.settings.ppo.gamma)
         before = eqx.tree_at(lambda student: student.return_scale, state, scale)
         after, metrics = learn(
             self._config(known.size),
@@ -136,6 +137,24 @@ def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[
         turned = student.max_return - antagonist.mean_return
         return jnp.where(student.max_return > antagonist.max_return, turned, regret)
     return regret
+
+
+def rewards_of(terminated: Bool[Array, "n t"], paid: Float[Array, " n"], gamma: float) -> Float[Array, "n t"]:
+    """Each design is paid where it is finished: what comes after changes nothing, and is not praised for it.
+
+    Discounted as if it were paid at the last step all the same, lest a level be worth more the sooner it is
+    finished.
+    """
+    finished = terminated & (jnp.cumsum(terminated, axis=1) == 1)
+    later = jnp.arange(terminated.shape[1])[::-1]
+    return jnp.where(finished, paid[:, None] * gamma**later, 0.0)
+
+
+def rank_among(utility: Float[Array, " n"], known: Bool[Array, " n"]) -> Float[Array, " n"]:
+    """The share of the other known levels that are worth less; equal ones share their mean rank."""
+    below = ((utility[:, None] > utility) & known).sum(axis=1)
+    equal = ((utility[:, None] == utility) & known).sum(axis=1) - 1
+    return jnp.where(known, (below + 0.5 * equal) / jnp.maximum(known.sum() - 1, 1), 0.0)
 
 
 def _known_rows(known: Bool[Array, " n"]) -> Array:

@@ -13,11 +13,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.teach.buffer import BufferState, Remembered
-from cenie.teach.config import Exact, Sliced
+from cenie.teach.config import Entropic, Exact, Sliced
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
 from cenie.teach.novelty import Experience
-from cenie.teach.occupancy import ExactTransport, SlicedTransport, Transport, pairwise
+from cenie.teach.occupancy import Transport, pairwise, transport_of
 
 
 class DiplrState(eqx.Module):
@@ -43,16 +43,12 @@ class DiplrNovelty:
     """The mean distance to so many nearest `neighbours` among the `capacity` levels of the buffer."""
 
     capacity: int
-    distance: Sliced | Exact
+    distance: Sliced | Exact | Entropic
     neighbours: int = 1
 
     @property
     def _transport(self) -> Transport:
-        return (
-            SlicedTransport(self.distance)
-            if isinstance(self.distance, Sliced)
-            else ExactTransport(self.distance)
-        )
+        return transport_of(self.distance)
 
     def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
         return {}

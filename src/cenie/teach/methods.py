@@ -151,7 +151,47 @@ class SflTeacher:
             yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
 
 
-Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher | AlpGmmTeacher | SflTeacher
+@dataclass(frozen=True)
+class PoetTeacher:
+    """A population of pairs, each a level and a student that learns on it, which has to prove itself on the
+    levels of the others too.
+
+    The numbers are those that POET was published with for the walker; its updates are steps of an evolution
+    strategy.
+    """
+
+    # Where the level of the first pair comes from; all others are edits of levels that were admitted.
+    generator: str = "simple"
+    # So many pairs at most: the oldest leaves for the next.
+    pairs: int = setting(25, minimum=2, maximum=1000)  # original code
+    # Updates of each pair in a round, after which students are tried on the levels of others.
+    turn: int = setting(25, minimum=1, maximum=1_000_000)  # original code: transfers every 25 iterations
+    # A pair may have children if its student returns so much on its level.
+    reproduce_at: float = 200.0  # original code
+    # So many children are tried after each round, and so many of them admitted at most. Original code.
+    children: int = setting(8, minimum=1, maximum=1000)
+    admitted: int = setting(1, minimum=1, maximum=1000)
+    # The minimal criterion: between what the returns on a child must lie, of its parent's student and of the
+    # best one.
+    criterion: tuple[float, float] = (25.0, 340.0)  # original code
+    # Children are ranked by their distance from the nearest so many encodings of all levels ever admitted.
+    neighbours: int = setting(5, minimum=1, maximum=1000)  # original code
+    archive: int = setting(2000, minimum=1, maximum=10_000_000)
+    # Whether the best student of the other pairs is also tried on a level after an update there.
+    proposals: bool = True
+    # A level of which no episode was completed: its return is not known (`ignore`), or that so far (`score`).
+    unfinished: Literal["ignore", "score"] = "ignore"
+
+    def check(self) -> Iterator[Problem]:
+        if self.criterion[0] >= self.criterion[1]:
+            yield Problem("criterion", f"the first must be below the second, got {show(self.criterion)}")
+        if self.admitted > self.children:
+            yield Problem("admitted", f"must not exceed children ({self.children}), got {self.admitted}")
+        if self.archive < self.pairs:
+            yield Problem("archive", f"must be at least pairs ({self.pairs}), got {self.archive}")
+
+
+Teacher = RandomTeacher | ReplayTeacher | DesignerTeacher | AlpGmmTeacher | SflTeacher | PoetTeacher
 
 
 @dataclass(frozen=True)
@@ -232,4 +272,5 @@ METHODS = {
     ),
     "sfl": Method("trains on the most learnable of many scouted levels (SFL)", SflTeacher()),
     "alp-gmm": Method("levels of the kinds on which returns change most (ALP-GMM)", AlpGmmTeacher()),
+    "poet": Method("a population of levels, each with a student of its own (POET)", PoetTeacher()),
 }

@@ -1,5 +1,6 @@
 """State-action occupancies of levels, and the Wasserstein-1 distance between them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -7,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from optax.assignment import hungarian_algorithm
 
 from cenie.devices import Devices, shared, side_by_side
-from cenie.teach.config import Exact, Sliced
+from cenie.teach.config import Entropic, Exact, Sliced
+from cenie.teach.nearest import euclidean
 from cenie.teach.played import Points, evenly_spread
 
 _BLOCK = 16
@@ -72,10 +75,10 @@ class SlicedTransport:
 
 
 @dataclass(frozen=True)
-class ExactTransport:
-    """The cost of the best one-to-one assignment between equally many points of both levels."""
+class _PointTransport:
+    """What both distances between single points keep: the points."""
 
-    config: Exact
+    config: Exact | Entropic
 
     def numbers(self, dimensions: int) -> int:
         return self.config.points * dimensions
@@ -83,14 +86,76 @@ class ExactTransport:
     def describe(self, points: Points) -> Float[Array, "n f"]:
         return _flat(evenly_spread(points, self.config.points))
 
+
+@dataclass(frozen=True)
+class ExactTransport(_PointTransport):
+    """The cost of the best one-to-one assignment between equally many points of both levels."""
+
+    config: Exact
+
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
-        def distance(first: Float[Array, " f"], second: Float[Array, " f"]) -> Float[Array, ""]:
-            first, second = (flat.reshape(self.config.points, -1) for flat in (first, second))
-            cost = jnp.sqrt(jnp.sum(jnp.square(first[:, None] - second), axis=2))
+        def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
+            cost = euclidean(first, second)
             return jnp.mean(cost[hungarian_algorithm(cost)])
 
-        # All pairs at once would hold a matrix of costs for each.
-        return lax.map(lambda row: jax.vmap(distance, (None, 0))(row, others), rows)
+        return _pair_by_pair(distance, self.config.points, rows, others)
+
+
+@dataclass(frozen=True)
+class EntropicTransport(_PointTransport):
+    """The cost of the plan that is cheapest once its entropy counts too, less the mean of those from each
+    level to itself, which blurred plans do not make for nothing (a Sinkhorn divergence)."""
+
+    config: Entropic
+
+    def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
+        def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
+            pairs = jnp.stack([first, first, second]), jnp.stack([second, first, second])
+            costs = jax.vmap(euclidean)(*pairs)
+            # One blur for all three, or equal levels would not be at a distance of 0.
+            blur = jnp.maximum(self.config.blur * jnp.median(costs[0]), jnp.finfo(jnp.float32).tiny)
+            across, *selves = jax.vmap(lambda cost: self._blurred(cost / blur))(costs)
+            # Multiplied last: a product contracted with the difference would leave a trace of rounding.
+            return jnp.maximum(across - jnp.mean(jnp.stack(selves)), 0.0) * blur
+
+        return _pair_by_pair(distance, self.config.points, rows, others)
+
+    def _blurred(self, cost: Float[Array, "k k"]) -> Float[Array, ""]:
+        """What the plan costs. Both potentials move half of their way at a time, so that neither has the last
+        word and the distance is symmetric."""
+        count = len(cost)
+
+        def step(_: Array, potentials: tuple[Array, Array]) -> tuple[Array, Array]:
+            first, second = potentials
+            towards = np.log(count) - logsumexp(second - cost, axis=1)
+            back = np.log(count) - logsumexp(first[:, None] - cost, axis=0)
+            return (first + towards) / 2.0, (second + back) / 2.0
+
+        first, second = lax.fori_loop(0, self.config.iterations, step, (jnp.zeros(count), jnp.zeros(count)))
+        plan = jax.nn.softmax((first[:, None] + second - cost).reshape(-1))
+        return jnp.sum(plan * cost.reshape(-1))
+
+
+def _pair_by_pair(
+    distance: Callable[[Float[Array, "k d"], Float[Array, "k d"]], Float[Array, ""]],
+    points: int,
+    rows: Float[Array, "r f"],
+    others: Float[Array, "m f"],
+) -> Float[Array, "r m"]:
+    """The distances between all pairs of levels, each of so many points."""
+    rows, others = (flat.reshape(len(flat), points, -1) for flat in (rows, others))
+    # All pairs at once would hold a matrix of costs for each.
+    return lax.map(lambda row: jax.vmap(distance, (None, 0))(row, others), rows)
+
+
+def transport_of(config: Sliced | Exact | Entropic) -> Transport:
+    match config:
+        case Sliced():
+            return SlicedTransport(config)
+        case Exact():
+            return ExactTransport(config)
+        case Entropic():
+            return EntropicTransport(config)
 
 
 def unit_directions(dimensions: int, count: int) -> np.ndarray:

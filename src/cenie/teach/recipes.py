@@ -20,6 +20,7 @@ from cenie.teach.epoet import EpoetNovelty, first_returns
 from cenie.teach.methods import (
     AlpGmmTeacher,
     DesignerTeacher,
+    PoetTeacher,
     RandomTeacher,
     ReplayTeacher,
     SflTeacher,
@@ -27,6 +28,7 @@ from cenie.teach.methods import (
 )
 from cenie.teach.novelty import Novelty
 from cenie.teach.poet import PoetNovelty
+from cenie.teach.population import PoetSource
 from cenie.teach.scores import SCORES
 from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
@@ -60,6 +62,11 @@ class LevelFactory(Protocol):
         ...
 
     @property
+    def redraw(self) -> Callable[[PRNGKeyArray, Level], Level]:
+        """Another level of the same encoding."""
+        ...
+
+    @property
     def encoding(self) -> Callable[[Level], Float[Array, " d"]] | None:
         """Levels as a few numbers, if they can be written so."""
         ...
@@ -82,6 +89,8 @@ def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None
                 raise ValueError("ALP-GMM needs a domain with a space of tasks (Domain.tasks)")
             source = AlpGmmSource(domain.tasks, settings)
             return Curriculum(source, learn_on_new=True, unfinished=settings.unfinished)
+        case PoetTeacher():
+            return _poet_curriculum(domain, settings, mesh)
 
 
 def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: ReplayTeacher) -> Curriculum:
@@ -115,6 +124,22 @@ def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: 
         students=students,
         own_levels=replay is not None and students > 1,
     )
+
+
+def _poet_curriculum(domain: LevelFactory, settings: PoetTeacher, mesh: Mesh | None) -> Curriculum:
+    if domain.encoding is None:
+        raise SettingsError(
+            [Problem("method", "poet compares encodings of levels, and this domain has none")]
+        )
+    source = PoetSource(
+        generate=domain.generator(settings.generator),
+        edit=domain.edit,
+        encode=domain.encoding,
+        redraw=domain.redraw,
+        settings=settings,
+        mesh=mesh,
+    )
+    return Curriculum(source, learn_on_new=source.is_learning, unfinished=settings.unfinished)
 
 
 def _correction(domain: LevelFactory, settings: Traced | None) -> TracedCorrection | None:

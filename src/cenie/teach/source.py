@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from cenie.student.ppo import StudentState
 from cenie.teach.played import Outcomes
 from cenie.types import Level
 
@@ -34,6 +35,30 @@ class Source(Protocol):
 
         Called after new levels only, never after replayed or edited ones.
         """
+        ...
+
+
+@runtime_checkable
+class PopulationSource(Source, Protocol):
+    """A source that has students of its own, one of which plays in each cycle.
+
+    The student of the run is then a copy of that one which is to be evaluated, made anew after every cycle.
+    """
+
+    def with_student(self, state: SourceState, student: StudentState) -> SourceState:
+        """The state of a population that begins with this student, which has learned nothing."""
+        ...
+
+    def player(self, state: SourceState) -> StudentState:
+        """Who plays the levels that are proposed next."""
+        ...
+
+    def taken_back(self, state: SourceState, student: StudentState) -> SourceState:
+        """The state after the one that played has learned, or not. Called before `learn`."""
+        ...
+
+    def evaluated(self, state: SourceState) -> StudentState:
+        """The student that stands for the population."""
         ...
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.maze.level import make_level, stack_levels, statistics
+from cenie.envs.maze.level import encoding, make_level, stack_levels, statistics
 from tests.envs.maze.oracle import path_length, random_level_values
 
 
@@ -18,17 +18,19 @@ def test_statistics_agree_with_breadth_first_search(sides):
     for number, level in enumerate(levels):
         length = path_length(level.wall_map, level.start, level.goal)
         impassable += length is None
-        assert found["path"][number] == (sides[0] * sides[1] + 1 if length is None else length)
+        assert found["path"][number] == (length or 0)
         assert bool(found["solvable"][number]) == (length is not None)
         assert found["walls"][number] == level.wall_map.sum()
         assert found["manhattan"][number] == np.abs(level.goal - level.start).sum()
     assert 0 < impassable < 128
 
 
-def test_an_impassable_13x13_level_has_path_170():
+def test_an_impassable_level_has_a_path_of_0_and_is_encoded_as_farther_than_all_others():
     walls = np.zeros((13, 13), bool)
     walls[6] = True
-    assert int(statistics(make_level(walls, (0, 12), (0, 0)))["path"]) == 170
+    level = make_level(walls, (0, 12), (0, 0))
+    assert int(statistics(level)["path"]) == 0
+    np.testing.assert_allclose(encoding(level), [13 / 169, 1.0, 12 / 24])
 
 
 def test_stack_pads_with_walls_and_keeps_the_rest():

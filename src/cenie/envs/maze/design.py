@@ -44,7 +44,8 @@ class DesignObservation(eqx.Module):
 
 
 class MazeDesign(Environment):
-    """Choose a tile per step: first the walls, then the goal, then the start; later actions are ignored.
+    """Choose a tile per step: first the walls, then the goal, then the start, with which the episode ends.
+    A rollout goes on after a maze of few walls; these actions are ignored.
 
     All rewards are 0: the utility of the finished maze is known only after students have played it.
     """
@@ -93,7 +94,7 @@ class MazeDesign(Environment):
             budget=budget,
             time=state.time + 1,
         )
-        finished = state.time >= level.budget + 2
+        finished = state.time == budget + 2
         false = jnp.zeros((), bool)
         return Step(self._observe(uniforms[1:], state), state, jnp.float32(0.0), finished, false, false)
 

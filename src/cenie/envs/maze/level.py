@@ -97,23 +97,34 @@ def stack_levels(levels: Sequence[MazeLevel]) -> MazeLevel:
 def statistics(level: MazeLevel) -> dict[str, Array]:
     """Scalars for the logs: walls, Manhattan distance, shortest path, and whether a path exists.
 
-    A level without a path has the length `h * w + 1`.
+    A level without a path has the length 0, so that the mean of the others is the mean of all divided by that
+    of `solvable`.
     """
-    path = shortest_path(level)
+    walls, manhattan, path = _measures(level)
+    solvable = path <= level.wall_map.size
     return {
-        "walls": jnp.sum(level.wall_map, dtype=jnp.int32),
-        "manhattan": jnp.sum(jnp.abs(level.goal - level.start)),
-        "path": path,
-        "solvable": path <= level.wall_map.size,
+        "walls": walls,
+        "manhattan": manhattan,
+        "path": jnp.where(solvable, path, 0),
+        "solvable": solvable,
     }
 
 
 def encoding(level: MazeLevel) -> Float[Array, " 3"]:
-    """What `statistics` says of a level, as shares of the largest possible numbers."""
+    """Walls, Manhattan distance and shortest path, as shares of the largest possible numbers.
+
+    No path is longer than every path.
+    """
     height, width = level.wall_map.shape
-    numbers, tiles = statistics(level), height * width
-    largest = {"walls": tiles, "path": tiles + 1, "manhattan": height + width - 2}
-    return jnp.stack([numbers[name] / most for name, most in largest.items()]).astype(jnp.float32)
+    walls, manhattan, path = _measures(level)
+    shares = walls / level.wall_map.size, path / (level.wall_map.size + 1), manhattan / (height + width - 2)
+    return jnp.stack(shares).astype(jnp.float32)
+
+
+def _measures(level: MazeLevel) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
+    """The number of walls, the Manhattan distance from start to goal, and the length of the shortest path."""
+    walls = jnp.sum(level.wall_map, dtype=jnp.int32)
+    return walls, jnp.sum(jnp.abs(level.goal - level.start)), shortest_path(level)
 
 
 def shortest_path(level: MazeLevel) -> Int[Array, ""]:

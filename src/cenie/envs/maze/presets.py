@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, QUICK_SCOUTING
+from cenie.envs.original import ORIGINAL_CODE, QUICK_POPULATION, QUICK_SCOUTING
 from cenie.settings import Where
 
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
@@ -33,8 +33,12 @@ _DESIGNER = {
 # Between what a return lies, for ranks of past students.
 _RETURNS = {"teacher.novelty.lowest_return": 0.0, "teacher.novelty.highest_return": 1.0}
 
+# POET was not published for mazes. A student that finds a near goal at once returns 0.95 and more.
+_POET = {"teacher.reproduce_at": 0.6, "teacher.criterion": (0.1, 0.95)}
+
 _LONG_RUN = {
     **_RETURNS,
+    **_POET,
     # SFL: as many levels for each one that is trained on as published, where batches have 256.
     "teacher.scouted": 3200,
     "teacher.kept": 128,
@@ -87,6 +91,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.designer.ppo.minibatches": 4,
         "teacher.designer.ppo.entropy_coef": 0.005,
         **_RETURNS,
+        **_POET,
+        **QUICK_POPULATION,
         "run.suite": "cenie8-sym",
         "run.evaluate_every": 100,
         "run.episodes": 1,

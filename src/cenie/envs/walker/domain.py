@@ -7,7 +7,7 @@ from cenie.envs.domains import DOMAINS
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.design import walker_design
 from cenie.envs.walker.dynamics import Walker
-from cenie.envs.walker.edit import edit
+from cenie.envs.walker.edit import edit, with_new_seed
 from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.generate import RANGES, generate
 from cenie.envs.walker.level import statistics
@@ -24,6 +24,7 @@ def walker_domain(config: WalkerConfig) -> Domain:
         generators={name: partial(generate, config, name) for name in RANGES},
         roles=DOMAINS["walker"].roles,
         edit=partial(edit, num_edits=config.num_edits, stairs=config.stairs),
+        redraw=with_new_seed,
         statistics=statistics,
         suites=suites(),
         to_json=to_json,

@@ -32,4 +32,9 @@ def edit(key: PRNGKeyArray, level: WalkerLevel, *, num_edits: int, stairs: bool)
         # One after the other, because each is clipped.
         moved = parameters.at[which[index]].add(way[index] * length[index])
         parameters = jnp.clip(moved, LOWEST, HIGHEST)
-    return dataclasses.replace(level, parameters=parameters, seed=random_seed(seed_key))
+    return with_new_seed(seed_key, dataclasses.replace(level, parameters=parameters))
+
+
+def with_new_seed(key: PRNGKeyArray, level: WalkerLevel) -> WalkerLevel:
+    """Another terrain of the same parameters. Consumes the key."""
+    return dataclasses.replace(level, seed=random_seed(key))

@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, QUICK_SCOUTING
+from cenie.envs.original import ORIGINAL_CODE, QUICK_POPULATION, QUICK_SCOUTING
 from cenie.settings import Where
 
 # Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
@@ -80,6 +80,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.gae_lambda": 0.95,
         "student.ppo.bootstrap_at_timeout": True,
         **QUICK_SCOUTING,
+        **QUICK_POPULATION,
+        # In returns of 512 steps; to get to the end of its terrain a walker needs three times as many.
+        "teacher.reproduce_at": 50.0,
+        "teacher.criterion": (10.0, 340.0),
         "teacher.generator": "easy",  # nobody learns to walk on others within minutes
         "teacher.replay.capacity": 1000,
         "teacher.replay.replay_prob": Where("teacher.edit", 0.9),

@@ -1,0 +1,176 @@
+"""Train all methods for the same number of environment steps, and print a table of their scores.
+
+    python examples/compare_all_methods.py --out runs/all-methods
+    python examples/compare_all_methods.py --out runs/all-methods --table      # what there is so far
+
+Methods play different numbers of rollouts for an update, so that equal updates would favour those that play
+most. A run ends by `run.env_steps` here, and its learning rate falls until about then. Runs are made seed by
+seed, each on one core; a run that is finished is not repeated and an interrupted one is resumed, so that the
+command can be given again. The score of a run is the mean over its last checkpoints.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import cenie
+from cenie.teach.methods import METHODS
+
+CHECKPOINTS = 5
+SUITE, EPISODES = "cenie8-sym", 2
+
+# Rollouts for an update, from short runs at `quick` (docs/methods/README.md); others have about two.
+ROLLOUTS = {"dr": 1.0, "plr": 1.0, "sfl": 1.33, "alp-gmm": 1.0, "minimax": 1.0, "poet": 1.4}
+# A third seed where an update costs little more than one of `dr`.
+CHEAP = (
+    "dr",
+    "plr",
+    "plr-robust",
+    "accel",
+    "plr-cenie",
+    "accel-cenie",
+    "plr-learnability",
+    "sfl",
+    "alp-gmm",
+    "minimax",
+    "plr-poet",
+    "accel-poet",
+    "poet",
+)
+
+
+def settings(domain, method, seed, env_steps):
+    """What the command line is told, besides the domain, the method and where to write."""
+    student = cenie.preset(domain, method, "quick").student
+    rollouts = -(-env_steps // (student.num_levels * student.num_steps))
+    updates = max(round(rollouts / ROLLOUTS.get(method, 2.0)), 1)
+    return {
+        "preset": "quick",
+        "seed": seed,
+        "updates": rollouts,  # never more than one for a rollout
+        "student.ppo.decay_updates": updates,
+        "run.env_steps": env_steps,
+        "run.devices": 1,
+        "run.checkpoint_every": max(updates // 20, 1),
+        "run.keep_checkpoints": CHECKPOINTS,
+        "run.evaluate_every": 1_000_000,
+    }
+
+
+def train_and_evaluate(directory, domain, method, chosen):
+    """One run on one core, and the evaluation of its last checkpoints."""
+    options = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+    command = ["train", domain, method, *options, "--out", str(directory)]
+    if (directory / "config.json").exists():
+        command = ["train", "--resume", str(directory)]
+    if not (directory / "summary.json").exists():
+        run(directory, command)
+    if not any(directory.glob(f"evaluation-{SUITE}-*.csv")) and domain == "maze":
+        options = ["--suite", SUITE, "--episodes", str(EPISODES), "--checkpoints", str(CHECKPOINTS)]
+        run(directory, ["evaluate", str(directory), *options])
+    print(f"finished: {directory}", flush=True)
+
+
+def run(directory, arguments):
+    with directory.with_name(f"{directory.name}.log").open("a") as log:
+        subprocess.run(
+            [sys.executable, "-m", "cenie.run.cli", *arguments], stdout=log, stderr=log, check=True
+        )
+
+
+def score(directory):
+    """Mean over levels of the mean over all checkpoints, variants and episodes."""
+    found = [*directory.glob(f"evaluation-{SUITE}-*.csv")] or [directory / "evaluations.csv"]
+    outcomes = defaultdict(list)
+    with found[0].open() as file:
+        rows = list(csv.DictReader(file))
+    last = max(int(row["cycle"]) for row in rows)
+    for row in rows:
+        if found[0].name != "evaluations.csv" or int(row["cycle"]) == last:
+            outcomes[row["level"]].append(float(row["score"]))
+    return np.mean([np.mean(values) for values in outcomes.values()])
+
+
+def interval(values):
+    """The mean and its 95 % interval over seeds (Student's t)."""
+    mean = np.mean(values)
+    if len(values) < 2:
+        return f"{mean:.3f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
+
+
+def minutes(directory):
+    """How long its cycles took."""
+    lines = (directory / "timing.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["seconds"] for line in lines) / 60
+
+
+def print_table(runs):
+    print("| method | score | seeds | updates | steps (M) | minutes |")
+    print("|---|---|---|---|---|---|")
+    for method in dict.fromkeys(method for method, _ in runs):
+        own = [path for (name, _), path in runs.items() if name == method]
+        done = [path for path in own if (path / "summary.json").exists()]
+        if not done:
+            continue
+        summaries = [json.loads((path / "summary.json").read_text()) for path in done]
+        values = [score(path) for path in done]
+        updates, steps = (
+            np.mean([summary[key] for summary in summaries]) for key in ("updates", "env_steps")
+        )
+        cells = [interval(values), ", ".join(f"{value:.3f}" for value in values), f"{updates:.0f}"]
+        cells += [f"{steps / 1e6:.2f}", f"{np.mean([minutes(path) for path in done]):.1f}"]
+        print(f"| `{method}` | {' | '.join(cells)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help="by default all")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--domain", default="maze")
+    parser.add_argument("--env-steps", type=int, default=300 * 64 * 256)
+    parser.add_argument("--seeds", type=int, default=2, help="the cheap methods get one more")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    methods = arguments.methods or list(METHODS)
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown:
+        parser.error(f"no methods: {', '.join(unknown)}; `cenie methods` lists them")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    runs = {
+        (method, seed): arguments.out / f"{method}-seed{seed}"
+        for seed in range(arguments.seeds + 1)
+        for method in methods
+        if seed < arguments.seeds or method in CHEAP
+    }
+    if not arguments.table:
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            jobs = [
+                pool.submit(
+                    train_and_evaluate,
+                    path,
+                    arguments.domain,
+                    method,
+                    settings(arguments.domain, method, seed, arguments.env_steps),
+                )
+                for (method, seed), path in runs.items()
+            ]
+        for job in jobs:
+            job.result()
+    print_table(runs)
+
+
+if __name__ == "__main__":
+    main()
