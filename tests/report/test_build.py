@@ -9,7 +9,8 @@ from cenie.report import reference, tables
 from cenie.report.build import write_report
 from cenie.report.coverage import cells_of, nearest_distance
 from cenie.report.curriculum import compositions, low_regret_levels
-from cenie.report.desk import Options
+from cenie.report.curriculum_items import curriculum_items
+from cenie.report.desk import Desk, Options
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.run.directory import RunDirectoryError
@@ -129,14 +130,23 @@ def test_what_a_run_has_not_logged_becomes_a_sentence(tmp_path):
     ]
 
 
+def curriculum(directory, options=QUICK):
+    """The items of the curriculum of the runs in a directory, by their titles."""
+    groups = group_runs(open_runs([directory]).runs)
+    desk = Desk(directory / "report", options, lambda line: None)
+    found = curriculum_items(desk, groups, groups[0].domain, limit=2**20)
+    return {item.title: item for item in found}
+
+
 def test_damaged_records_leave_the_rest_of_the_report(tmp_path):
     path = write_run(tmp_path / "run")
     (path / "levels.csv").write_text("cycle,student,index,kind\n1,2\n")
     for file in (path / "snapshots").iterdir():
         file.write_bytes(b"nothing")
-    made = write_report([path, tmp_path / "none"], tmp_path / "report", Options(pdf=False))
-    assert "cenie8: levels" in titles(made, made=True)
-    assert "there is no such directory" in made.skipped[0]
+    items = curriculum(tmp_path)
+    assert items["Total regret in the level buffer"].files
+    assert not items["Difficulty of the replayed levels"].files
+    assert not items["Levels of low regret: of high and of low novelty"].files
 
 
 def test_a_report_on_nothing_is_refused(tmp_path):
@@ -156,15 +166,15 @@ def test_walkers_have_classes_of_difficulty_and_the_papers_coverage(tmp_path):
     for method in ("plr-robust", "plr-cenie"):
         for seed in (0, 1):
             write_run(tmp_path / f"{method}-{seed}", method, "walker", seed=seed)
-    made = write_report([tmp_path], tmp_path / "report", Options(pdf=False, pictures=False, points=80))
+    items = curriculum(tmp_path, Options(pdf=False, pictures=False, points=80))
     rows = read_csv(tmp_path / "report/tables/walker-replayed-difficulty.csv")
     assert {row["class"] for row in rows} >= {"Easy", "Extremely Challenging"}
     coverage = read_csv(tmp_path / "report/tables/walker-coverage.csv")
     assert {row["paper_another_budget"] for row in coverage} == {"43.4 %", "55.3 %"}
-    text = (made.out / "report.md").read_text()
-    assert "| PLR-CENIE | " in text
-    assert "another budget than here" in text
-    assert "Caution" not in text
+    item = items["State-action coverage"]
+    assert "| PLR-CENIE | " in item.text
+    assert "another budget than here" in item.caption
+    assert "Caution" not in item.caption
 
 
 def test_f1_tracks_stand_beside_those_of_the_paper(tmp_path):
@@ -172,24 +182,28 @@ def test_f1_tracks_stand_beside_those_of_the_paper(tmp_path):
         for seed in (0, 1):
             path = write_run(tmp_path / f"{method}-{seed}", method, "walker", seed=seed, points=0)
             evaluate_later(path, "f1", skill + 0.01 * seed)
-    write_report([tmp_path], tmp_path / "report", Options(pdf=False, coverage=False, pictures=False))
-    rows = {row["level"]: row for row in read_csv(tmp_path / "report/tables/walker-f1-comparison.csv")}
-    assert rows["Australia"]["paper (another budget): plr-cenie"] == "745.0"
-    assert rows["Mean"]["paper (another budget): plr-cenie standard error"] == "32.0"
-    assert (rows["USA"]["plr-cenie bold"], rows["USA"]["dr bold"]) == ("1", "0")
-    assert 600 < float(rows["USA"]["plr-cenie"]) < 700
-    latex = (tmp_path / "report/tables/walker-f1-comparison.tex").read_text()
-    assert r"Australia & " in latex
-    assert r"\textbf{" in latex
+    table = tables.comparison(suite_scores(group_runs(open_runs([tmp_path]).runs), "f1"))
+    rows = {row["level"]: row for row in tables.comparison_rows(table)}
+    assert rows["Australia"]["paper (another budget): plr-cenie"] == 745.0
+    assert rows["Mean"]["paper (another budget): plr-cenie standard error"] == 32.0
+    assert (rows["USA"]["plr-cenie bold"], rows["USA"]["dr bold"]) == (1, 0)
+    assert 600 < rows["USA"]["plr-cenie"] < 700
+    assert r"\textbf{" in tables.comparison_latex(table)
+    first, *_, last = tables.comparison_markdown(table).splitlines()
+    assert "| DR | PLR-CENIE | *paper: DR* |" in first
+    assert last.endswith("553 ± 32 | 465 ± 42 |")
 
 
 def test_the_papers_table_has_its_own_means():
-    """What it prints as the mean over tracks is, but for rounding, the mean of what it prints."""
+    """What it prints as the mean over tracks is, but for rounding, the mean of what it prints.
+
+    PLR-CENIE's is not quite: its tracks have a mean of 555, and 553 is printed.
+    """
     printed = reference.f1_returns()
     assert len(printed) == 21
     for method, (mean, _) in printed["Mean"].items():
         tracks = [row[method][0] for track, row in printed.items() if track != "Mean"]
-        assert np.mean(tracks) == pytest.approx(mean, abs=1.0)
+        assert np.mean(tracks) == pytest.approx(mean, abs=2.0 if method == "plr-cenie" else 1.0)
 
 
 def test_bold_reaches_the_best_mean_with_its_own_error():
@@ -245,7 +259,7 @@ def test_compositions_count_replayed_levels_of_all_runs(runs):
 
 def test_levels_of_low_regret_are_sorted_by_novelty(runs):
     chosen = low_regret_levels(open_run(runs / "plr-cenie-0"), 3)
-    assert [each.updates for each in chosen] == [10, 20, 40]
+    assert [each.updates for each in chosen] == [10, 30, 40]
     for each in chosen:
         regret, novelty = each.buffer["regret"], each.buffer["novelty"]
         low = np.argsort(regret)[:10]

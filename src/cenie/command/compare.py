@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cenie import settings
 from cenie.command.answers import FAILED, OK, complain, say
 from cenie.command.options import directory_option, let_import, parse, plain, typed
-from cenie.command.report import ReportRequest, check_installed, make_report
+from cenie.command.report import ReportRequest, check_installed, make_report, read_request
 from cenie.command.sweep import Outcome, Task, run_tasks, updates_of
 from cenie.envs.domains import is_reference
 from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, evaluation_request, load_config
@@ -39,6 +39,7 @@ METHOD may have settings of its own: "accel --teacher.generator uniform60"; --an
               with the last --checkpoints students (5)
 --cluster     through submitit: jobs of Slurm, or local processes; jobs that are preempted or reach --minutes
               are queued again and go on; --no-wait leaves at once, and the command given later reports
+and the options of `cenie report`
 """
 _SPACING = 20
 """A checkpoint is written after each such part of a run, so that the last ones are of the end of training."""
@@ -72,18 +73,23 @@ def compare_command(arguments: list[str]) -> int:
     domain, *recipes = words
     let_import(domain)
     out = directory_option(options, "out") or Path("runs") / f"compare-{domain.replace(':', '-')}"
-    own = {each.name for each in dataclasses.fields(CompareRequest)}
-    request = _request({name: text for name, text in options.items() if name in own})
-    shared = {name: text for name, text in options.items() if name not in own}
+    request = _request(_taken(options, CompareRequest))
+    report = read_request(_taken(options, ReportRequest))
     tasks = [
-        _task(out, domain, recipe, shared | {"seed": str(seed)}, request)
+        _task(out, domain, recipe, options | {"seed": str(seed)}, request)
         for seed in request.seeds
         for recipe in recipes
     ]
     check_installed()
     if request.cluster and importlib.util.find_spec("submitit") is None:
         raise SettingsError([Problem("cluster", "needs submitit: pip install 'cenie[cluster]'")])
-    return _compare(tasks, out, request)
+    return _compare(tasks, out, request, report)
+
+
+def _taken(options: dict[str, str], request: type) -> dict[str, str]:
+    """Take the options that a request has out of all others."""
+    names = [each.name for each in dataclasses.fields(request) if each.name in options]
+    return {name: options.pop(name) for name in names}
 
 
 def _request(options: dict[str, str]) -> CompareRequest:
@@ -152,7 +158,7 @@ def _check_directory(directory: Path, config: Config) -> None:
         )
 
 
-def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest) -> int:
+def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: ReportRequest) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -187,7 +193,7 @@ def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest) -> int:
     failed = [outcome for outcome in ended if outcome.error]
     good = [outcome.task.directory for outcome in ended if not outcome.error]
     if good:
-        make_report(good, out / "report", ReportRequest())
+        make_report(good, out / "report", report)
     if failed:
         complain(f"{len(failed)} of {len(tasks)} runs failed; their logs are beside their directories")
     return FAILED if failed else OK

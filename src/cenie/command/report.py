@@ -8,6 +8,7 @@ from pathlib import Path
 from cenie import settings
 from cenie.command.answers import OK, say
 from cenie.command.options import directory_option, parse, plain
+from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
 from cenie.run.devices import show_devices
 from cenie.settings import Problem, SettingsError, setting
@@ -43,7 +44,7 @@ def report_command(arguments: list[str]) -> int:
         sys.stdout.write(USAGE)
         return OK
     out = directory_option(options, "out")
-    request = settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
+    request = read_request(options)
     if not words:
         raise SettingsError([Problem("report", "expected RUN ..., one or more run directories")])
     check_installed()
@@ -52,12 +53,18 @@ def report_command(arguments: list[str]) -> int:
     return OK
 
 
+def read_request(options: dict[str, str]) -> ReportRequest:
+    """The options of a report. Raises `SettingsError`."""
+    return settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
+
+
 def check_installed() -> None:
     """Refuse what needs the `report` extra if it is not there, before any work."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         message = f"needs {', '.join(missing)}: pip install 'cenie[report]'"
         raise SettingsError([Problem("report", message)])
+    check_page()
 
 
 def default_directory(paths: list[Path]) -> Path:

@@ -19,6 +19,7 @@ from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
 from cenie.run.durable import open_regular
 from cenie.run.signals import GracefulStop
 
+PROGRAM = (sys.executable, "-m", "cenie.command.cli")
 _TAIL = 2**16
 _LOG_LINES = 5
 _POLL_SECONDS = 1.0
@@ -73,7 +74,7 @@ def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda pro
     while (command := next_command(task)) is not None:
         with task.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "cenie.command.cli", *command],
+                [*PROGRAM, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

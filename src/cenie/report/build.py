@@ -1,8 +1,8 @@
 """A report: everything that can be said of some runs, written into one directory.
 
-Figures (`figures/`, PNG and PDF), the numbers behind them (`tables/`, CSV), and `report.md` with all of it in
-order. What the runs have not logged becomes a sentence. Only pictures of levels load JAX, since domains draw
-them with it.
+Figures (`figures/`, PNG and PDF), the numbers behind them (`tables/`, CSV), `report.md` with all of it in order,
+and the page (`index.html`), which is one file and needs none of the others. What the runs have not logged
+becomes a sentence. Only pictures of levels load JAX, since domains draw them with it.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +14,12 @@ from cenie.report.appearance import group_title
 from cenie.report.comparable import comparability
 from cenie.report.curriculum_items import curriculum_items
 from cenie.report.desk import Desk, Item, Options
+from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.suite_items import curve_items, suite_items
 from cenie.run.directory import RunDirectoryError
 
+PAGE = "index.html"
 _PLAYED_BYTES = 2**28
 """Of the records of levels of all runs together so much is read, and of each at least and at most these."""
 _FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**20, 2**24
@@ -45,7 +47,8 @@ class Report:
     @property
     def entry(self) -> Path:
         """What to open first."""
-        return self.out / "report.md"
+        page = self.out / PAGE
+        return page if page in self.files else self.out / "report.md"
 
 
 def write_report(
@@ -57,14 +60,17 @@ def write_report(
 ) -> Report:
     """Write a report on run directories (or directories of them) into `out`, which is made if need be.
 
-    `progress` hears what is being made. Raises `RunDirectoryError` if there is not one run to report on, and
-    `WriteError` if the directory cannot be written to.
+    `progress` hears what is being made. Raises `RunDirectoryError` if there is not one run to report on,
+    `WriteError` if the directory cannot be written to, and `SettingsError` if a package is missing.
     """
+    options = options or Options()
+    if options.page:
+        check_installed(options.pictures)
     opened = open_runs(Path(path) for path in paths)
     if not opened.runs:
         reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)
         raise RunDirectoryError(f"there is no run to report on{reasons}")
-    desk = Desk(Path(out), options or Options(), progress)
+    desk = Desk(Path(out), options, progress)
     groups = group_runs(opened.runs)
     desk.table("runs", tables.run_rows(groups))
     fair = _PLAYED_BYTES // len(opened.runs)
@@ -80,6 +86,12 @@ def write_report(
         )
         domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
     desk.save("report.md", _markdown(domains, opened.skipped).encode())
+    if desk.options.page:
+        pictures = desk.options.pictures
+        page = write_page(
+            groups, desk.out / PAGE, skipped=opened.skipped, pictures=pictures, say=desk.progress
+        )
+        desk.files.append(page)
     return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))
 
 

@@ -23,7 +23,7 @@ class Scale:
     title: str
     column: str
     names: tuple[str, ...]
-    ends: tuple[float, ...]
+    ends: tuple[int | float, ...]
 
 
 _WALKER = Scale(

@@ -19,12 +19,14 @@ class Options:
     """What to make besides what is made quickly.
 
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
-    few runs; `pictures` are drawn levels, for which JAX is loaded; `points` is how many points the t-SNE has.
+    few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to look
+    at in a browser; `points` is how many points the t-SNE has.
     """
 
     coverage: bool = True
     pictures: bool = True
     pdf: bool = True
+    page: bool = True
     points: int = MOST_POINTS
 
 
@@ -62,6 +64,11 @@ class Desk:
 
     def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
+        # Where everything goes is reckoned once, rather than twice for each format.
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.execute(figure)
+            figure.set_layout_engine("none")
         saved = []
         for suffix in ("png", "pdf") if self.options.pdf else ("png",):
             content = io.BytesIO()

@@ -80,7 +80,7 @@ def _name(group: Group, width: int = 26) -> str:
     return "\n".join(textwrap.wrap(group_title(group), width, break_long_words=False))
 
 
-def _thousands(value: float, _: int | None = None) -> str:
+def _thousands(value: int | float, _: int | None = None) -> str:
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"

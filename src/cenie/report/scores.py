@@ -50,18 +50,23 @@ def suites_of(groups: Sequence[Group]) -> list[str]:
     return sorted(every, key=lambda suite: -sum(suite in suites for suites in played))
 
 
-def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
-    """The scores of all finished runs that have played the suite; None if no run has.
+def counted_runs(group: Group, suite: str) -> list[LoggedRun]:
+    """The finished runs that have played a suite.
 
-    A group none of whose runs is finished counts with what they have so far, but not as it was untrained.
+    A group none of whose runs is finished counts with what they have so far, but not as they were untrained.
     """
+    played = [(run, run.final_episodes(suite)) for run in group.runs]
+    trained = [run for run, episodes in played if len(episodes) and episodes.updates.max() > 0]
+    return [run for run in trained if run.summary is not None] or trained
+
+
+def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
+    """The scores of the runs that count (`counted_runs`); None if no run has played the suite."""
     found = []
     for group in groups:
-        pairs = [(run, run.final_episodes(suite)) for run in group.runs]
-        pairs = [(run, episodes) for run, episodes in pairs if len(episodes) and episodes.updates.max() > 0]
-        finished = [(run, episodes) for run, episodes in pairs if run.summary is not None]
+        pairs = [(run, run.final_episodes(suite)) for run in counted_runs(group, suite)]
         if pairs:
-            found.append((group, finished or pairs))
+            found.append((group, pairs))
     if not found:
         return None
     every = [set(episodes.levels()) for _, pairs in found for _, episodes in pairs]
@@ -146,4 +151,4 @@ def mean_curve(label: str, lines: Sequence[np.ndarray]) -> Curve | None:
     same = all(np.array_equal(line[0], first) for line in lines)
     x = first if same and len(first) <= POINTS else np.linspace(begin, end, POINTS)
     values = np.stack([np.interp(x, line[0], line[1]) for line in lines])
-    return Curve(label, x, values.mean(axis=0), stats.standard_error(values), len(lines))
+    return Curve(label, x, values.mean(axis=0), np.asarray(stats.standard_error(values)), len(lines))

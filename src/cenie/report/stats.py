@@ -204,9 +204,9 @@ def aggregate(scores: Scores, **options: Any) -> dict[str, Estimate]:
     return {name: estimate(scores, statistic, **options) for name, statistic in AGGREGATES.items()}
 
 
-def standard_error(values: np.ndarray, axis: int = 0) -> np.ndarray:
+def standard_error(values: np.ndarray, axis: int = 0) -> Values:
     """Of the mean along an axis; NaN for a single value."""
     count = values.shape[axis]
     if count < 2:
-        return np.full(np.delete(values.shape, axis), np.nan)
+        return np.mean(values, axis=axis) * np.nan
     return np.std(values, axis=axis, ddof=1) / np.sqrt(count)

@@ -205,7 +205,9 @@ def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
     means = [float(each.mean()) for each in values]
     errors = [float(stats.standard_error(each)) for each in values]
     best = max(means)
-    return tuple(Cell(mean, error, mean + np.nan_to_num(error) >= best) for mean, error in zip(means, errors))
+    return tuple(
+        Cell(mean, error, bool(mean + np.nan_to_num(error) >= best)) for mean, error in zip(means, errors)
+    )
 
 
 def comparison_rows(table: Comparison) -> list[Row]:

@@ -8,6 +8,7 @@ import numpy as np
 from cenie.report import stats
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import Episodes, Group, LoggedRun
+from cenie.report.scores import counted_runs
 from cenie.run.directory import RunDirectoryError
 
 MOST_POINTS = 60
@@ -52,9 +53,10 @@ def _of_group(number: int, group: Group, suite: str, read: dict[int, list[str]])
     runs = [run for run in group.runs if suite in read[id(run)]]
     if not runs:
         return None
-    final = [run.final_episodes(suite).level_means() for run in runs]
+    counted = [run for run in counted_runs(group, suite) if run in runs] or runs
+    final = [run.final_episodes(suite).level_means() for run in counted]
     curve = _curve([run.evaluations.of(suite) for run in runs])
-    return {"group": number, "final": final, "curve": curve, "seeds": [run.seed for run in runs]}
+    return {"group": number, "final": final, "curve": curve, "seeds": [run.seed for run in counted]}
 
 
 def _suite(domain: str, suite: str, made: list[dict[str, Any]]) -> dict[str, Any]:
