@@ -145,7 +145,7 @@ def desktop(browser, page):
 
 
 def test_the_page_opens_from_disk_with_all_its_parts(desktop):
-    assert desktop.text("title") == "DR, PLR⊥, PLR-CENIE on maze"
+    assert desktop.text("title") == "maze: DR · PLR⊥ · PLR-CENIE"
     for name in ("curriculum", "held-out", "curves", "levels", "runs", "notes"):
         assert desktop.at(name).is_displayed()
     # The method with novelty is shown first, at the end of its training.

@@ -573,8 +573,8 @@
 
   function drawHeader() {
     const titles = [...new Set(data.groups.map((group) => group.title))], domains = [...new Set(data.groups.map((group) => group.domain))];
-    const listed = titles.length > 5 ? `${titles.slice(0, 4).join(", ")} and ${titles.length - 4} more` : titles.join(", ");
-    byId("title").textContent = data.groups.length ? `${listed} on ${domains.join(" and ")}` : "No runs to show";
+    const listed = titles.length > 5 ? `${titles.slice(0, 4).join(" · ")} and ${titles.length - 4} more` : titles.join(" · ");
+    byId("title").textContent = data.groups.length ? `${domains.join(" and ")}: ${listed}` : "No runs to show";
     document.title = `${byId("title").textContent} – cenie`;
     const state = data.live ? "live; " : "";
     byId("subtitle").textContent = `${data.runs.length} run${data.runs.length === 1 ? "" : "s"} in ${data.groups.length} group${data.groups.length === 1 ? "" : "s"}, ${state}made ${data.made}`;
