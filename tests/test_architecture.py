@@ -21,6 +21,7 @@ FILES = sorted((SOURCE / "cenie").rglob("*.py"))
 SHARED = {"cenie.types", "cenie.settings", "cenie.spaces", "cenie.devices"}
 RUN_READERS = (
     "build",
+    "compilation",
     "config",
     "directory",
     "durable",
