@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 
 import cenie
-<<<<<<< HEAD
 from cenie.command import cli
-=======
-from cenie.envs.maze.config import MazeConfig
-from cenie.envs.maze.dynamics import FORWARD, Maze
-from cenie.envs.maze.level import make_level
-from cenie.run import cli
 from cenie.teach.methods import METHODS
->>>>>>> teachers
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -154,15 +147,6 @@ def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_pa
     printed = capsys.readouterr().out
     assert "| minus plr-robust, seed by seed | seeds | cenie8 |" in printed
     assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
-<<<<<<< HEAD
-=======
-
-
-@pytest.mark.parametrize(("goal", "length"), [((2, 0), 2), ((0, 1), 5)])
-def test_a_film_ends_with_the_episode(goal, length):
-    level = make_level(np.zeros((2, 4), bool), goal, (0, 0), time_limit=5)
-    states = load("film_episode").episode_states(Maze(MazeConfig()), Walker(), level, jax.random.key(0), 9)
-    assert states.position[:, 0].tolist() == [0, 1, 2, 3, 3][:length]
 
 
 def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys):
@@ -183,4 +167,3 @@ def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys
     printed = capsys.readouterr().out
     assert "| `dr` | 0.750 | 0.750 | 300 | 4.92 | 1.5 |" in printed
     assert "plr" not in printed
->>>>>>> teachers
