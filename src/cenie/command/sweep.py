@@ -87,7 +87,7 @@ def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda pro
             raise Stopped(f"{task.directory} was stopped")
         if code or next_command(task) == command:
             raise TaskFailed(
-                f"{task.directory}: `cenie {' '.join(command)}` ended with {code}\n{_end_of(task.log)}"
+                f"{task.directory}: `cenie {' '.join(command[:3])} ...` ended with {code}\n{_end_of(task.log)}"
             )
 
 
