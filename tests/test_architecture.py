@@ -21,6 +21,7 @@ FILES = sorted((SOURCE / "cenie").rglob("*.py"))
 SHARED = {"cenie.types", "cenie.settings", "cenie.spaces", "cenie.devices"}
 RUN_READERS = (
     "build",
+    "compilation",
     "config",
     "directory",
     "durable",
@@ -92,6 +93,9 @@ WITHOUT_JAX = (
     "cenie.run.sinks",
     "cenie.command.cli",
     "cenie.command.entry",
+    "cenie.report.drawings",
+    "cenie.report.page.serve",
+    "cenie.report.page.write",
     "cenie.report.runs",
     "cenie.report.stats",
 )

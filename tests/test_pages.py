@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from cenie.command import cli
+from cenie.command.options import parse, typed
 from cenie.run.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files
 
@@ -55,9 +56,9 @@ def test_the_commands_of_a_page_about_a_method_are_accepted(page):
     for line in commands:
         program, command, *rest = shlex.split(line, comments=True)
         assert (program, command) == ("cenie", "train")
-        (domain, method), options = cli.parse(rest)
+        (domain, method), options = parse(rest)
         name = options.pop("preset", None)
-        assert preset(domain, method, name, cli.typed(domain, method, options)).method == method
+        assert preset(domain, method, name, typed(domain, method, options)).method == method
 
 
 @pytest.mark.parametrize("page", METHOD_PAGES)

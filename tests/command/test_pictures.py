@@ -18,7 +18,8 @@ from cenie.settings import SettingsError
 from tests.report.page.made import make_run
 from tests.tiny import tiny
 
-MAZE = ">..\n.#.\n..G\n"
+MAZE = ">....\n.#.#.\n.....\n.###.\n....G\n"
+"""As large as the levels that the student is trained on: what plays one plays the other."""
 
 
 @pytest.fixture(scope="module")
@@ -42,21 +43,26 @@ def opened(path):
 def test_a_student_is_filmed_on_levels_from_everywhere(trained, here, capsys):
     stored = np.load(max((trained / "snapshots").iterdir()))["buffer/id"]
     (here / "mine.txt").write_text(MAZE)
-    level = cenie.load_run(trained).domain.to_json(cenie.load_run(trained).domain.from_text(MAZE))
-    (here / "mine.json").write_text(json.dumps(level))
-    for words in ([], ["Labyrinth"], ["Labyrinth:turned90"], [str(stored[-1])], ["mine.txt"], ["mine.json"]):
+    domain = cenie.load_run(trained).domain
+    (here / "mine.json").write_text(json.dumps(domain.to_json(domain.from_text(MAZE))))
+    cases = {
+        (): 240,
+        ("Labyrinth:turned90",): 240,
+        (str(stored[-1]),): 112,
+        ("mine.txt",): 112,
+        ("mine.json",): 112,
+    }
+    for words, side in cases.items():
         assert command(["play", str(trained), *words, "--out", "film.gif", "--longest", "40"]) == 0
         printed = capsys.readouterr().out
         assert "solved in" in printed
         assert "film.gif" in printed
         film = opened(here / "film.gif")
         assert film.n_frames > 1
-        # The whole maze with its border, in tiles of 16 pixels.
-        assert film.size == {"mine.txt": (96, 96), "mine.json": (96, 96)}.get(
-            words[-1] if words else "", film.size
-        )
+        # The whole maze with its border, in tiles of 16 pixels, on a sheet with a margin.
+        assert film.size == (side + 16, side + 16)
     assert command(["play", str(trained), "mine.txt", "--out", "end.png"]) == 0
-    assert opened(here / "end.png").size == (96, 96)
+    assert opened(here / "end.png").size == (128, 128)
 
 
 def test_what_a_student_does_on_a_suite_is_drawn_and_filmed(trained, here, capsys):
@@ -87,64 +93,63 @@ def test_every_domain_is_drawn(domain, here):
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "reason"),
-    [
-        (["play"], 2, "expected RUN [LEVEL]"),
-        (["play", "nowhere"], 2, "config.json"),
-        (["play", "run", "--suite", "x"], 2, "suite: must be one of"),
-        (["play", "run", "a/level.json"], 2, "No such file"),
-        (["play", "run", "torn.json"], 2, "is not valid JSON"),
-        (["play", "run", "twice.json"], 2, "names a field twice"),
-        (["play", "run", "empty.txt"], 2, "is empty"),
-        (["play", "run", "binary.txt"], 2, "is not UTF-8"),
-        (["play", "run", "pipe.txt"], 2, "cannot be read"),
-        (["play", "run", "--out", "film.mp4"], 2, "ends in .png or .gif"),
-        (["play", "run", "--out", "none/film.gif"], 2, "there is no directory"),
-        (["play", "run", "--fps", "0"], 2, "fps"),
-        (["play", "run"], 3, "no checkpoint yet"),
-        (["gallery"], 2, "expected DOMAIN or RUN"),
-        (["gallery", "mase"], 2, "run directory or one of maze"),
-        (["gallery", "maze", "--suite", "x", "--generator", "y"], 2, "generator: must be one of"),
-        (["gallery", "maze", "--suite", "cenie8", "--generator", "empty"], 2, "contradicts --suite"),
-        (["gallery", "maze", "--by", "regret"], 2, "a domain has none"),
-        (["gallery", "maze", "--out", "a.gif"], 2, "a film needs a student"),
-        (["gallery", "maze", "12"], 2, "a domain has none"),
-        (["gallery", "maze", "--count", "0"], 2, "count"),
-        (["gallery", "run", "--generator", "empty"], 2, "cenie gallery maze"),
-        (["gallery", "run", "--suite", "cenie8"], 3, "no checkpoint yet"),
-    ],
-)
-def test_what_cannot_be_done_is_said_before_jax_is_loaded(here, arguments, code, reason):
+REFUSALS = [
+    (["play"], 2, "expected RUN [LEVEL]"),
+    (["play", "nowhere"], 2, "config.json"),
+    (["play", "run", "--suite", "x"], 2, "suite: must be one of"),
+    (["play", "run", "a/level.json"], 2, "No such file"),
+    (["play", "run", "torn.json"], 2, "is not valid JSON"),
+    (["play", "run", "twice.json"], 2, "names a field twice"),
+    (["play", "run", "empty.txt"], 2, "is empty"),
+    (["play", "run", "binary.txt"], 2, "is not UTF-8"),
+    (["play", "run", "directory.txt"], 2, "cannot be read"),
+    (["play", "run", "--out", "film.mp4"], 2, "ends in .png or .gif"),
+    (["play", "run", "--out", "none/film.gif"], 2, "there is no directory"),
+    (["play", "run", "--fps", "0"], 2, "fps"),
+    (["play", "run"], 3, "no checkpoint yet"),
+    (["gallery"], 2, "expected DOMAIN or RUN"),
+    (["gallery", "mase"], 2, "run directory or one of maze"),
+    (["gallery", "maze", "--suite", "x", "--generator", "y"], 2, "generator: must be one of"),
+    (["gallery", "maze", "--suite", "cenie8", "--generator", "empty"], 2, "contradicts --suite"),
+    (["gallery", "maze", "--by", "regret"], 2, "a domain has none"),
+    (["gallery", "maze", "--out", "a.gif"], 2, "a film needs a student"),
+    (["gallery", "maze", "12"], 2, "a domain has none"),
+    (["gallery", "maze", "--count", "0"], 2, "count"),
+    (["gallery", "run", "--generator", "empty"], 2, "cenie gallery maze"),
+    (["gallery", "run", "--suite", "cenie8"], 3, "no checkpoint yet"),
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What became of each of these commands, all in one process that has loaded no JAX."""
+    here = tmp_path_factory.mktemp("refusals")
     make_run(here / "run")
     (here / "torn.json").write_text('{"walls": [')
     (here / "twice.json").write_text('{"walls": [], "walls": []}')
     (here / "empty.txt").write_text(" \n")
     (here / "binary.txt").write_bytes(b"\xff\xfe")
-    (here / "pipe.txt").mkdir()
-    done = CHECKED(here, arguments)
-    assert (done["code"], done["jax"]) == (code, False)
-    assert reason in done["err"]
-
-
-def CHECKED(here, arguments):
-    """What became of a command in a process that has loaded no JAX; all commands in one process."""
+    (here / "directory.txt").mkdir()
     code = (
         "import contextlib, io, json, sys\n"
         "from cenie.command.cli import run\n"
-        "err = io.StringIO()\n"
-        "with contextlib.redirect_stderr(err):\n"
-        "    code = run(json.loads(sys.argv[1]))\n"
-        "print(json.dumps({'code': code, 'err': err.getvalue(), 'jax': 'jax' in sys.modules}))"
+        "for arguments in json.loads(sys.argv[1]):\n"
+        "    with contextlib.redirect_stderr(io.StringIO()) as err:\n"
+        "        code = run(arguments)\n"
+        "    print(json.dumps([code, 'jax' in sys.modules, err.getvalue()]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(arguments)],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    arguments = json.dumps([case[0] for case in REFUSALS])
+    call = [sys.executable, "-c", code, arguments]
+    done = subprocess.run(call, cwd=here, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSALS)), ids=[" ".join(case[0]) for case in REFUSALS])
+def test_what_cannot_be_done_is_said_before_jax_is_loaded(answers, number):
+    _, code, reason = REFUSALS[number]
+    found, has_jax, message = answers[number]
+    assert (found, has_jax) == (code, False)
+    assert reason in message
 
 
 def test_levels_that_are_none_of_the_domain_are_refused(here, capsys):

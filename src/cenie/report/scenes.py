@@ -108,7 +108,7 @@ def stored_scene(domain: Domain, path: Path, number: int) -> Scene:
         for buffer in read_snapshot(file).buffers:
             (rows,) = np.nonzero(buffer["id"] == number)
             if len(rows):
-                return next(buffer_scenes(domain, buffer, rows[:1]))
+                return next(buffer_scenes(domain, buffer, rows[:1].tolist()))
     where = f"the {len(snapshots)} snapshots of {path}" if snapshots else f"{path}, which has no snapshots"
     raise SettingsError([Problem("level", f"there is no level {number} in {where}")])
 
@@ -126,7 +126,7 @@ def best_stored_scenes(domain: Domain, path: Path, by: str, count: int) -> list[
     if by not in columns:
         raise SettingsError([Problem("by", f"must be one of {', '.join(columns)}, got {show(by)}")])
     order = np.argsort(-np.nan_to_num(buffer[by].astype(float), nan=-np.inf), kind="stable")
-    return list(buffer_scenes(domain, buffer, order[:count]))
+    return list(buffer_scenes(domain, buffer, order[:count].tolist()))
 
 
 def newest_snapshot(path: Path) -> Snapshot | None:

@@ -111,7 +111,7 @@ class Page:
         """Where a dot is, from the middle of the scatter plot, which is scrolled into view."""
         return self.script(
             """const plot = document.getElementById("scatter"), dots = plot.data[0], part = plot._fullLayout;
-            plot.scrollIntoView({block: "center", behavior: "instant"});
+            plot.scrollIntoView({block: "center"});
             const box = plot.getBoundingClientRect();
             return [part.xaxis._offset + part.xaxis.d2p(dots.x[arguments[0]]) - box.width / 2,
                     part.yaxis._offset + part.yaxis.d2p(dots.y[arguments[0]]) - box.height / 2];""",
@@ -145,7 +145,7 @@ def desktop(browser, page):
 
 
 def test_the_page_opens_from_disk_with_all_its_parts(desktop):
-    assert desktop.text("title") == "DR, PLR⊥, PLR-CENIE on maze"
+    assert desktop.text("title") == "maze: DR · PLR⊥ · PLR-CENIE"
     for name in ("curriculum", "held-out", "curves", "levels", "runs", "notes"):
         assert desktop.at(name).is_displayed()
     # The method with novelty is shown first, at the end of its training.

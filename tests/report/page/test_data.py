@@ -12,7 +12,7 @@ from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
-from cenie.report.page.results import suite_results
+from cenie.report.page.results import _apart, suite_results
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.run.presets import preset
 from cenie.settings import to_data
@@ -91,6 +91,10 @@ def test_curves_and_levels_of_several_runs_have_intervals(tmp_path):
     finals = [run.final_episodes("cenie8").level_means()["Labyrinth"] for run in group.runs]
     assert entry["levels"][0]["median"] == pytest.approx(np.median(finals), rel=1e-3)
     assert len(entry["levels"][0]["runs"]) == 4
+
+
+def test_evaluations_at_nearly_the_same_time_are_one_point():
+    assert _apart(np.array([0.0, 100, 101, 103, 200, 399, 400])).tolist() == [0, 103, 200, 400]
 
 
 def test_runs_that_stopped_early_count_as_far_as_they_got(tmp_path):

@@ -11,6 +11,7 @@ from cenie.report.comparable import comparability
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
+from cenie.report.page.training import training_data
 from cenie.report.runs import Group, LoggedRun
 from cenie.run.directory import RunDirectoryError, flat
 from cenie.settings import SettingsError
@@ -79,6 +80,7 @@ def page_data(
         "groups": _groups(groups),
         "runs": [_run(run, groups) for run in runs],
         "suites": suites,
+        "training": training_data(groups, problems),
         "curricula": curricula,
         "notes": _notes(groups),
         "skipped": [*skipped, *problems],

@@ -13,7 +13,7 @@
   let data = JSON.parse(byId("data").textContent);
 
   /* What the reader has chosen; it survives new data. */
-  const chosen = { curriculum: null, x: null, y: null, colour: null, moment: null, level: null, suite: 0, curveX: "updates", statistic: "IQM", hidden: new Set() };
+  const chosen = { curriculum: null, x: null, y: null, colour: null, moment: null, level: null, suite: 0, curveX: "updates", statistic: "IQM", metric: null, hidden: new Set() };
 
   /* ---- small parts ---- */
 
@@ -422,7 +422,7 @@
       box.checked = visible(entry);
       box.addEventListener("change", () => {
         if (box.checked) chosen.hidden.delete(entry.group); else chosen.hidden.add(entry.group);
-        drawCurves(); drawOverall(); drawLevels();
+        drawCurves(); drawOverall(); drawLevels(); drawTraining();
       });
       return make("label", {}, box, swatch(group.colour), group.title);
     });
@@ -513,6 +513,26 @@
       })]))));
   }
 
+  /* ---- while training ---- */
+
+  function drawTraining() {
+    byId("training").hidden = !data.training.length;
+    if (!data.training.length) return;
+    if (!data.training.some((each) => each.name === chosen.metric)) chosen.metric = data.training[0].name;
+    options(byId("metric"), data.training.map((each) => [each.name, each.title]), chosen.metric);
+    const metric = data.training.find((each) => each.name === chosen.metric), traces = [];
+    const several = new Set(data.groups.map((group) => group.domain)).size > 1;
+    for (const entry of metric.groups.filter(visible)) {
+      const group = data.groups[entry.group], colour = shade(group.colour);
+      if (entry.low) traces.push({ type: "scatter", mode: "lines", fill: "toself", fillcolor: faint(colour, 0.13), line: { width: 0 }, hoverinfo: "skip",
+        x: [...entry.updates, ...[...entry.updates].reverse()], y: [...entry.high, ...[...entry.low].reverse()] });
+      traces.push({ type: "scatter", mode: "lines", name: label(several ? `${group.title} on ${group.domain}` : group.title), x: entry.updates, y: entry.mean, line: { color: colour, width: 2.2 },
+        hovertemplate: "%{fullData.name}: %{y:.3~g}<extra></extra>" });
+    }
+    Plotly.react("training-plot", traces, layout({ xaxis: { title: "student updates", rangemode: "tozero" }, yaxis: { title: label(metric.title.replace(/^.*: /, "")) }, hovermode: "x", height: 340 }), SETTINGS);
+    byId("training-plot").setAttribute("data-shown", traces.filter((trace) => trace.name).length);
+  }
+
   /* ---- runs and notes ---- */
 
   const plain = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -553,8 +573,8 @@
 
   function drawHeader() {
     const titles = [...new Set(data.groups.map((group) => group.title))], domains = [...new Set(data.groups.map((group) => group.domain))];
-    const listed = titles.length > 5 ? `${titles.slice(0, 4).join(", ")} and ${titles.length - 4} more` : titles.join(", ");
-    byId("title").textContent = data.groups.length ? `${listed} on ${domains.join(" and ")}` : "No runs to show";
+    const listed = titles.length > 5 ? `${titles.slice(0, 4).join(" · ")} and ${titles.length - 4} more` : titles.join(" · ");
+    byId("title").textContent = data.groups.length ? `${domains.join(" and ")}: ${listed}` : "No runs to show";
     document.title = `${byId("title").textContent} – cenie`;
     const state = data.live ? "live; " : "";
     byId("subtitle").textContent = `${data.runs.length} run${data.runs.length === 1 ? "" : "s"} in ${data.groups.length} group${data.groups.length === 1 ? "" : "s"}, ${state}made ${data.made}`;
@@ -564,7 +584,7 @@
   function drawAll() {
     if (data.format !== FORMAT) { warn(`The data of this page has format ${data.format}, and its program reads format ${FORMAT}.`); return; }
     if (chosen.curriculum === null || chosen.curriculum >= data.curricula.length) chosen.curriculum = firstCurriculum();
-    drawHeader(); drawCurriculum(); drawHeldOut(); drawResults(); drawRuns(); drawNotes();
+    drawHeader(); drawCurriculum(); drawHeldOut(); drawResults(); drawTraining(); drawRuns(); drawNotes();
     for (const link of document.querySelectorAll("nav a")) link.hidden = byId(link.getAttribute("href").slice(1))?.hidden ?? true;
     document.body.setAttribute("data-drawn", String(Number(document.body.getAttribute("data-drawn") ?? 0) + 1));
   }
@@ -583,6 +603,7 @@
     byId("suite").addEventListener("change", (event) => { chosen.suite = Number(event.target.value); drawResults(); });
     byId("curve-x").addEventListener("change", (event) => { chosen.curveX = event.target.value; drawCurves(); });
     byId("statistic").addEventListener("change", (event) => { chosen.statistic = event.target.value; drawCurves(); });
+    byId("metric").addEventListener("change", (event) => { chosen.metric = event.target.value; drawTraining(); });
     byId("scatter").addEventListener("keydown", (event) => {
       const moves = { ArrowRight: ["x", 1], ArrowLeft: ["x", -1], ArrowUp: ["y", 1], ArrowDown: ["y", -1], PageUp: ["y", 20], PageDown: ["y", -20], Home: ["x", -1e9], End: ["x", 1e9] };
       if (event.key in moves) neighbour(...moves[event.key]);
@@ -599,7 +620,7 @@
       scatter.on("plotly_click", (event) => { const at = levelOf(event); if (at !== null) { hideTip(); select(at, true); } });
     }
     window.addEventListener("scroll", hideTip, { passive: true });
-    for (const query of [isDark, isNarrow]) query.addEventListener("change", () => { if (!byId("curriculum").hidden) drawMoment(); if (data.suites.length) drawResults(); drawRuns(); });
+    for (const query of [isDark, isNarrow]) query.addEventListener("change", () => { if (!byId("curriculum").hidden) drawMoment(); if (data.suites.length) drawResults(); drawTraining(); drawRuns(); });
   }
 
   /* ---- while a run goes on ---- */

@@ -17,6 +17,8 @@ RESAMPLES = 500
 """Of a bootstrap at one point of a curve."""
 MOST_DOTS = 20
 """Runs of a group whose own results on a level are shown as dots."""
+_TOGETHER = 0.02
+"""Evaluations that are no further apart than this part of a training count as one."""
 STATISTICS = {"IQM": stats.iqm, "mean": stats.mean}
 
 
@@ -109,7 +111,7 @@ def _curve(evaluations: list[Episodes]) -> dict[str, Any] | None:
     if not tables:
         return None
     shared = [level for level in tables[0][2] if all(level in table[2] for table in tables)]
-    places = np.unique(np.concatenate([table[0] for table in tables]))
+    places = _apart(np.unique(np.concatenate([table[0] for table in tables])))
     places = places[evenly(len(places), MOST_POINTS)]
     points: dict[str, list[Any]] = {"updates": short(places), "env_steps": [], "runs": []}
     points |= {name: [] for name in STATISTICS}
@@ -118,11 +120,17 @@ def _curve(evaluations: list[Episodes]) -> dict[str, Any] | None:
         rows = [
             [np.interp(place, updates, scores[level]) for level in shared] for updates, _, scores in present
         ]
-        points["env_steps"].append(one(np.mean([np.interp(place, at, steps) for at, steps, _ in present])))
+        steps = [np.interp(place, at, made) for at, made, _ in present]
+        points["env_steps"].append(one(float(np.mean(steps))))
         points["runs"].append(len(present))
         for name, statistic in STATISTICS.items():
             points[name].append(_estimate(np.array(rows), statistic, RESAMPLES))
     return points
+
+
+def _apart(places: np.ndarray) -> np.ndarray:
+    """Without places that the next one follows at once: runs evaluate a few updates earlier or later."""
+    return places[np.append(np.diff(places) > _TOGETHER * places[-1], True)]
 
 
 def _table(episodes: Episodes) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]] | None:

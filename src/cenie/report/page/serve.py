@@ -137,7 +137,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(405, "text/plain", b"only GET is answered\n")
 
     def _is_asked_by_a_known_name(self) -> bool:
-        port = self.server.server_address[1]
+        port = self.connection.getsockname()[1]
         host = self.headers.get("Host", "")
         return host in {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == 80 else set())
 
