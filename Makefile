@@ -11,8 +11,8 @@ TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
 
 .PHONY: train test test-all lint browser benchmark clean
 
-train: $(VENV)/core
-	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) $(ARGS)
+train: $(VENV)/report
+	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) --report $(ARGS)
 
 test: lint browser
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
@@ -42,9 +42,9 @@ benchmark: $(VENV)/dev
 
 # The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
 # The bridge to gymnax is tested with its old API too: a second copy lies where only those tests look.
-$(VENV)/core: pyproject.toml constraints.txt
+$(VENV)/report: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[report]'
 	touch $@
 
 $(VENV)/dev: pyproject.toml constraints.txt
@@ -52,7 +52,7 @@ $(VENV)/dev: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
 	rm -rf $(VENV)/gymnax0
 	$(BIN)/python -m pip install -q --no-deps --target $(VENV)/gymnax0 gymnax==0.0.9
-	touch $@ $(VENV)/core
+	touch $@ $(VENV)/report
 
 clean:
 	rm -rf $(VENV) .cache

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cenie.command import cli
+from cenie.command.options import parse, typed
 from cenie.envs.domains import DOMAINS
 from cenie.run.presets import preset
 from cenie.teach.methods import METHODS
@@ -49,10 +50,15 @@ def test_python_snippet_runs(number, capsys, monkeypatch):
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("cenie train maze")])
 def test_train_commands_are_valid(line):
-    words, options = cli.parse(shlex.split(line, comments=True)[2:])
+    words, options = parse(shlex.split(line, comments=True)[2:])
     name = options.pop("preset", "quick")
     options.pop("help", None)
-    assert preset(words[0], words[1], name, cli.typed(words[0], words[1], options)).method == words[1]
+    assert preset(words[0], words[1], name, typed(words[0], words[1], options)).method == words[1]
+
+
+def test_every_command_is_one_of_ours():
+    named = [shlex.split(line, comments=True)[1] for line in COMMANDS if line.startswith("cenie ")]
+    assert set(named) <= set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("make ")])

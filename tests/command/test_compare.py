@@ -177,7 +177,7 @@ def tiny_task(path: Path, updates: int) -> Task:
 
     data = dict(flat(settings.to_data(config)))
     options = [
-        f"--{name}={json.dumps(value)}"
+        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in data.items()
         if name not in ("domain", "method", "preset", "from_python") and value is not None
     ]

@@ -10,7 +10,8 @@ from typing import Any, get_args
 from cenie import settings
 from cenie.command.answers import DIVERGED, OK, complain
 from cenie.command.opening import load_run_config
-from cenie.command.options import NO_OPTIONS, SWITCHES, directory_option, let_import, parse, typed
+from cenie.command.options import NO_OPTIONS, directory_option, let_import, parse, typed
+from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.usage import USAGE
 from cenie.envs.domains import DOMAINS, is_reference
 from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
@@ -30,8 +31,17 @@ def train_command(arguments: list[str]) -> int:
     names, options = parse(arguments)
     if "help" in options:
         return _help(names, options)
-    if "resume" in options:
-        return _resume(names, options)
+    report = options.pop("report", None) is not None
+    if report:
+        check_installed()
+    code, path = _resume(names, options) if "resume" in options else _begin(names, options)
+    if report and code == OK and RunDirectory(path).summary.exists():
+        _report(path)
+    return code
+
+
+def _begin(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
+    """Begin a run; the exit code and its directory."""
     if len(names) != 2:
         raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
     domain, method = names
@@ -46,7 +56,15 @@ def train_command(arguments: list[str]) -> int:
         path = free_name(path)
     elif os.path.lexists(RunDirectory(path).config):
         raise RunDirectoryError(_occupied(path))
-    return _start(config, path, resume=False)
+    return _start(config, path, resume=False), path
+
+
+def _report(path: Path) -> None:
+    """Report on a finished run, which stays finished if that fails."""
+    try:
+        make_report([path], path / "report", ReportRequest(no_pdf=True))
+    except (RunDirectoryError, WriteError, SettingsError) as error:
+        complain(f"the run is finished, and there is no report on it: {error}")
 
 
 def _occupied(path: Path) -> str:
@@ -62,11 +80,12 @@ def _occupied(path: Path) -> str:
     )
 
 
-def _resume(names: list[str], options: dict[str, str]) -> int:
+def _resume(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
+    """Go on with a run; the exit code and its directory."""
     path = directory_option(options, "resume") or Path()
     decay = _decay(options.pop("decay", None))
     domain = options.pop("domain", None)
-    barred = ("preset", "out", *SWITCHES)
+    barred = ("preset", "out", "new_name")
     unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
     unwanted += [Problem(name, "the directory says what to train") for name in names]
     if unwanted:
@@ -84,9 +103,9 @@ def _resume(names: list[str], options: dict[str, str]) -> int:
     if done is not None:
         text = f"nothing to do: {path} has had {done} updates; --updates N with a larger N goes on"
         sys.stdout.write(f"{printable(text)}\n")
-        return OK
+        return OK, path
     check_format(directory.evaluations)
-    return _start(config, path, resume=True, decay=decay)
+    return _start(config, path, resume=True, decay=decay), path
 
 
 def _decay(text: str | None) -> Decay | None:

@@ -9,6 +9,7 @@ cenie: Unsupervised Environment Design in JAX
   cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
               [--any.field VALUE ...]       train a student; --help lists every field
               [--new-name]                  take the next free name if the directory holds a run already
+              [--report]                    write a report (cenie report) when the run is finished
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
                                             go on after a stop, a crash or a kill, or make a run longer
   cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]

@@ -1,8 +1,8 @@
 """A report: everything that can be said of some runs, written into one directory.
 
-Figures (`figures/`, PNG and PDF), the numbers behind them (`tables/`, CSV), `report.md` with all of it in order,
-and the page (`index.html`), which is one file and needs none of the others. What the runs have not logged
-becomes a sentence. Only pictures of levels load JAX, since domains draw them with it.
+Figures (`figures/`, PNG and PDF), the numbers behind them (`tables/`, CSV), `report.md` with all of it in
+order, and the page (`index.html`), which is one file and needs none of the others. What the runs have not
+logged becomes a sentence. Only pictures of levels load JAX, since domains draw them with it.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,11 +12,9 @@ from pathlib import Path
 from cenie.report import tables
 from cenie.report.appearance import group_title
 from cenie.report.comparable import comparability
-from cenie.report.curriculum_items import curriculum_items
 from cenie.report.desk import Desk, Item, Options
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
-from cenie.report.suite_items import curve_items, suite_items
 from cenie.run.directory import RunDirectoryError
 
 PAGE = "index.html"
@@ -66,6 +64,10 @@ def write_report(
     options = options or Options()
     if options.page:
         check_installed(options.pictures)
+    # These need matplotlib, which those who only read runs may not have.
+    from cenie.report.curriculum_items import curriculum_items
+    from cenie.report.suite_items import curve_items, suite_items
+
     opened = open_runs(Path(path) for path in paths)
     if not opened.runs:
         reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)

@@ -19,8 +19,8 @@ class Options:
     """What to make besides what is made quickly.
 
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
-    few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to look
-    at in a browser; `points` is how many points the t-SNE has.
+    few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to
+    look at in a browser; `points` is how many points the t-SNE has.
     """
 
     coverage: bool = True
