@@ -49,7 +49,7 @@ def render(level: RacingLevel | Circuit, *, config: RacingConfig = _USUAL, size:
     view = _View(track, size)
     pixels = _ground(track, view)
     _paint_line(pixels, view, _start_line(track), _START, 1.6)
-    _paint_car(pixels, view, track.nodes[:, 0], float(track.normal[0]))
+    _paint_car(pixels, view, np.asarray(track.nodes)[:, 0], float(track.normal[0]))
     return np.round(pixels).astype(np.uint8)
 
 
@@ -152,7 +152,7 @@ def _ground(track: Track, view: _View) -> Float[np.ndarray, "height width 3"]:
 
 def _start_line(track: Track) -> Float[np.ndarray, "2 2"]:
     """The two ends of a line across the road at the start."""
-    return track.road[:, :2, 0].T.astype(np.float64)
+    return np.asarray(track.road)[:, :2, 0].T.astype(np.float64)
 
 
 def _paint_line(
