@@ -12,6 +12,7 @@ Two arms are novelties of our own: `shuffled` is CENIE's, dealt out anew to othe
 """
 
 import argparse
+import csv
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from cenie.teach.cenie import CenieNovelty
 CHECKPOINTS = 5
 SUITES = {"cenie8-sym": 2, "accel12": 5, "perfect-large": 10}
 """Episodes for each entry: of 72, 12 and 1 entries."""
+STEPS = "million steps played"
 
 
 @dataclass(frozen=True)
@@ -238,18 +240,38 @@ def finished_runs(out):
     return runs
 
 
-def report(out):
-    """Tables of all runs that are finished."""
-    runs = finished_runs(out)
-    scores = {key: {suite: score_of(run, suite) for suite in SUITES} for key, run in runs.items()}
-    names = [name for name in ARMS if any(arm == name for arm, _ in runs)]
-    seeds = {name: sorted(seed for arm, seed in runs if arm == name) for name in names}
+def with_kept(scores, file):
+    """These scores and those that the file keeps of earlier runs; the file keeps all of them from now on."""
+    if file.exists():
+        with file.open(newline="") as kept:
+            rows = list(csv.DictReader(kept))
+        old = {(row.pop("arm"), int(row.pop("seed"))): row for row in rows}
+        numbers = {key: {name: float(cell) for name, cell in row.items()} for key, row in old.items()}
+        scores = numbers | scores
+    with file.open("w", newline="") as kept:
+        writer = csv.DictWriter(kept, ["arm", "seed", *SUITES, STEPS], lineterminator="\n")
+        writer.writeheader()
+        for arm, seed in sorted(scores):
+            writer.writerow({"arm": arm, "seed": seed, **scores[arm, seed]})
+    return scores
+
+
+def report(out, file=None):
+    """Tables of all runs that are finished, and of those whose scores are in the file, if there is one."""
+    runs = finished_runs(out) if out.exists() else {}
+    scores = {}
+    for key, run in runs.items():
+        found = {suite: round(score_of(run, suite), 4) for suite in SUITES}
+        scores[key] = found | {STEPS: round(run.summary["env_steps"] / 1e6, 1)}
+    scores = scores if file is None else with_kept(scores, file)
+    names = [name for name in ARMS if any(arm == name for arm, _ in scores)]
+    seeds = {name: sorted(seed for arm, seed in scores if arm == name) for name in names}
     rows = []
     for name in names:
         means = [interval([scores[name, seed][suite] for seed in seeds[name]]) for suite in SUITES]
-        steps = np.mean([runs[name, seed].summary["env_steps"] for seed in seeds[name]]) / 1e6
+        steps = np.mean([scores[name, seed][STEPS] for seed in seeds[name]])
         rows.append([name, len(seeds[name]), *means, f"{steps:.1f}"])
-    table(["arm", "seeds", *SUITES, "million steps played"], rows)
+    table(["arm", "seeds", *SUITES, STEPS], rows)
     for base in (base for base in ("plr-robust", "plr-cenie") if base in names):
         rows = []
         for name in (name for name in names if name != base):
@@ -274,12 +296,13 @@ def main():
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--report", action="store_true", help="print the tables of the finished runs")
+    parser.add_argument("--scores", type=Path, help="a CSV file that keeps the scores of all reported runs")
     parser.add_argument("--one", choices=ARMS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if unknown := set(arguments.arms) - set(ARMS):
         parser.error(f"ARM must be one of {', '.join(ARMS)}, got {', '.join(sorted(unknown))}")
     if arguments.report:
-        report(arguments.out)
+        report(arguments.out, arguments.scores)
     elif arguments.one:
         (seed,) = arguments.seeds
         directory = arguments.out / f"{arguments.one}-seed{seed}"

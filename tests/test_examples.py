@@ -136,9 +136,19 @@ def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_pa
     for name, more in {"plr-robust": {}, "plr-cenie": novel, "shuffled": novel, "age": novel}.items():
         settings = example.settings_of(3, 6) | small | more
         example.train_one(example.ARMS[name], tmp_path / f"{name}-seed3", settings, example.SUITES)
-    example.report(tmp_path)
+    scores = tmp_path / "scores.csv"
+    scores.write_text("arm,seed,cenie8,million steps played\nplr-cenie,4,0.25,1.5\n")
+    example.report(tmp_path, scores)
+    assert [line.split(",")[:2] for line in scores.read_text().splitlines()[1:]] == [
+        ["age", "3"],
+        ["plr-cenie", "3"],
+        ["plr-cenie", "4"],
+        ["plr-robust", "3"],
+        ["shuffled", "3"],
+    ]
     printed = capsys.readouterr().out
     assert "| minus plr-robust, seed by seed | seeds | cenie8 |" in printed
+    assert "| plr-cenie | 2 |" in printed
     assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
 
 
