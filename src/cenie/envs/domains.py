@@ -59,10 +59,10 @@ class DomainEntry:
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
     usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box; `design`
     derives from an instance what a designer in the place of a generator sees and does, if levels can be
-    designed. `suite_file`, a function or its `module:function`, checks a file of held-out levels by its name and
-    content, here without JAX, if there are such files (`Domain.suite_of_file` makes a suite of one). `xla_flags`
-    make its programs faster on a CPU; the command line passes them to XLA, which reads them once for the
-    whole process.
+    designed. `suite_file`, a function or its `module:function`, checks a file of held-out levels by its name
+    and content (those of the library without JAX), if there are such files; `Domain.suite_of_file` makes a
+    suite of one. `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which
+    reads them once for the whole process.
     """
 
     summary: str
