@@ -86,3 +86,12 @@ def test_beta_samples_at_the_ends_keep_a_finite_log_prob() -> None:
     policy = Beta(jnp.array([[1.0001, 400.0]]), jnp.array([[400.0, 1.0001]]))
     actions = jax.vmap(policy.sample)(jax.random.split(jax.random.key(0), 5000))
     assert bool(jnp.isfinite(jax.vmap(policy.log_prob)(actions)).all())
+
+
+def test_beta_samples_are_distributed_as_stated() -> None:
+    """Ours are made of a fixed number of proposals, not by JAX's loop."""
+    shapes = jnp.array([[1.0, 1.0], [1.0, 3.0], [1.7, 1.2], [40.0, 7.0]])
+    policy = Beta(shapes[:, 0], shapes[:, 1])
+    sampled = jax.vmap(policy.sample)(jax.random.split(jax.random.key(1), 4000))
+    for column, (alpha, beta) in zip(np.asarray(sampled).T, np.asarray(shapes), strict=True):
+        assert stats.kstest(column, stats.beta(alpha, beta).cdf).pvalue > 1e-3

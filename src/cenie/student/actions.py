@@ -68,7 +68,7 @@ class DiagonalGaussian(ActionDistribution):
 class Beta(ActionDistribution):
     """Independent components on [0, 1], or stretched to another interval.
 
-    Both parameters should exceed 1, so that the density has one peak.
+    Both parameters must be at least 1, so that the density has one peak.
     """
 
     alpha: Float[Array, "*batch a"]
@@ -77,7 +77,8 @@ class Beta(ActionDistribution):
     high: float = eqx.field(static=True, default=1.0)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch a"]:
-        part = _within(jax.random.beta(key, self.alpha, self.beta))
+        first, second = _gamma(key, jnp.stack([self.alpha, self.beta]))
+        part = _within(first / (first + second))
         return part if self._is_unit else self.low + (self.high - self.low) * part
 
     def log_prob(self, action: Float[Array, "*batch a"]) -> Float[Array, "*batch"]:
@@ -100,6 +101,31 @@ class Beta(ActionDistribution):
     @property
     def _is_unit(self) -> bool:
         return (self.low, self.high) == (0.0, 1.0)
+
+
+_PROPOSALS = 8
+"""Of which all are refused once in 10^10 times, or more rarely."""
+
+
+def _gamma(key: PRNGKeyArray, shape: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """Numbers of gamma distributions whose shapes are at least 1, by the method of Marsaglia and Tsang.
+
+    JAX draws until it accepts. Of levels that are split over devices, all would then wait for the slowest at
+    every draw (`docs/design.md`); so a fixed number of proposals is made, and the first good one taken.
+    """
+    normal_key, uniform_key = jax.random.split(key)
+    normal = jax.random.normal(normal_key, (_PROPOSALS, *shape.shape), shape.dtype)
+    uniform = jax.random.uniform(uniform_key, normal.shape, shape.dtype)
+    scale = shape - 1.0 / 3.0
+    cube = (1.0 + normal / jnp.sqrt(9.0 * scale)) ** 3
+    positive = jnp.maximum(cube, jnp.finfo(shape.dtype).tiny)
+    likely = 0.5 * normal**2 + scale * (1.0 - cube + jnp.log(positive))
+    good = (cube > 0) & (jnp.log(uniform) < likely)
+    # The last one stands for none; 1 is within all gamma distributions.
+    chosen = jnp.where(good[-1], positive[-1], 1.0)
+    for proposal in reversed(range(_PROPOSALS - 1)):
+        chosen = jnp.where(good[proposal], positive[proposal], chosen)
+    return scale * chosen
 
 
 def _within(part: Array) -> Array:

@@ -94,9 +94,10 @@ class RacingConfig:
 
     @property
     def prepared_bytes(self) -> int:
-        """What a prepared level takes: six numbers for each corner of a tile, two bytes for each texel."""
+        """What a prepared level takes: its tiles, and what its road is drawn from."""
         texels = 2 * math.ceil(TEXTURE_REACH / self.texel)
-        return 4 * 6 * 4 * self.tiles + (2 * texels**2 if self.renderer == "texture" else 0)
+        drawing = 2 * texels**2 if self.renderer == "texture" else 4 * 2 * 8 * self.tiles
+        return 4 * 6 * 4 * self.tiles + drawing
 
     @property
     def observation_bytes(self) -> int:
