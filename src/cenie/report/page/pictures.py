@@ -24,7 +24,7 @@ from cenie.run.compilation import kept_programs
 from cenie.run.config import load_config
 from cenie.run.opened import Run
 
-PICTURE_SIDE, FILM_SIDE = 320, 320
+PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
 MOST_FRAMES = 120
 """Of a film."""
@@ -120,7 +120,7 @@ class Studio:
         key = run.path, scene.name
         if key not in self._drawn:
             level = scenes.renderer_of(domain).level(scene.level)
-            self._drawn[key] = data_uri(films.shrunk(level, PICTURE_SIDE))
+            self._drawn[key] = data_uri(_small(level, PICTURE_SIDE))
         return self._drawn[key] if self.pictures.take(len(self._drawn[key])) else None
 
     def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
@@ -144,7 +144,7 @@ def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
 
 def frame_strip(film: films.Film) -> dict[str, Any]:
     """The pictures of a film in rows of one picture, which a page can show one after the other."""
-    frames = films.shrunk(film.frames, FILM_SIDE)
+    frames = np.stack([_small(frame, FILM_SIDE) for frame in film.frames])
     count, height, width, _ = frames.shape
     columns = max(1, min(count, _WIDEST // width, round((count * height / width) ** 0.5)))
     rows = -(-count // columns)
@@ -164,6 +164,18 @@ def frame_strip(film: films.Film) -> dict[str, Any]:
         "return": one(film.episode.episode_return),
         "length": film.episode.length,
     }
+
+
+def _small(
+    picture: UInt8[np.ndarray, "height width 3"], side: int
+) -> UInt8[np.ndarray, "smaller narrower 3"]:
+    """A picture whose longest side is not longer than wanted: drawings keep their few colours and sharp
+    edges, others are averaged."""
+    image = Image.fromarray(np.ascontiguousarray(picture))
+    if image.getcolors(_COLOURS) is not None:
+        return films.shrunk(picture, side)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return np.asarray(image)
 
 
 def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
