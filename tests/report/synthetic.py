@@ -157,6 +157,13 @@ def snapshot(
         arrays |= {"buffer/probability": np.full(count, 1 / count, np.float32)}
         if novel:
             arrays["buffer/novelty"] = rng.normal(size=count).astype(np.float32)
+        if domain == "walker":
+            arrays |= {
+                "buffer/levels/parameters": rng.uniform(0, 5, (count, 8)).astype(np.float32),
+                "buffer/levels/seed": np.arange(count, dtype=np.uint32),
+                "buffer/levels/hardcore": np.zeros(count, bool),
+                "buffer/levels/time_limit": np.full(count, 2000, np.int32),
+            }
         if domain == "maze":
             arrays |= {
                 "buffer/levels/wall_map": rng.uniform(size=(count, 13, 13)) < 0.2,

@@ -86,9 +86,8 @@ def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda pro
         if code == 0 and command[0] == "train" and not RunDirectory(task.directory).summary.exists():
             raise Stopped(f"{task.directory} was stopped")
         if code or next_command(task) == command:
-            raise TaskFailed(
-                f"{task.directory}: `cenie {' '.join(command[:3])} ...` ended with {code}\n{_end_of(task.log)}"
-            )
+            words = " ".join(command[:3])
+            raise TaskFailed(f"{task.directory}: `cenie {words} ...` ended with {code}\n{_end_of(task.log)}")
 
 
 def _end_of(log: Path) -> str:

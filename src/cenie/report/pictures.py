@@ -7,7 +7,7 @@ import numpy as np
 
 from cenie.report.scenes import buffer_scenes, renderer_of
 from cenie.run.config import load_config
-from cenie.run.directory import RunDirectory
+from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.opened import Run
 from cenie.settings import SettingsError
 
@@ -29,5 +29,5 @@ def stored_levels(
         return [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
     except SettingsError as error:
         raise CannotDraw("; ".join(map(str, error.problems))) from error
-    except (KeyError, ValueError) as error:
-        raise CannotDraw(f"the stored levels are not those of the domain ({error})") from error
+    except (RunDirectoryError, KeyError, ValueError) as error:
+        raise CannotDraw(str(error)) from error

@@ -140,8 +140,14 @@ def newest_snapshot(path: Path) -> Snapshot | None:
 
 
 def buffer_scenes(domain: Domain, buffer: dict[str, np.ndarray], rows: Iterable[int]) -> Iterator[Scene]:
-    """Levels of a buffer of a snapshot, by their rows. The key of an episode is made of the level's id."""
-    levels = levels_of_snapshot(buffer, _like(domain))
+    """Levels of a buffer of a snapshot, by their rows. The key of an episode is made of the level's id.
+
+    Raises `RunDirectoryError` if they are no levels of the domain.
+    """
+    try:
+        levels = levels_of_snapshot(buffer, _like(domain))
+    except KeyError as error:
+        raise RunDirectoryError(f"stored levels of {domain.name} lack {error}") from error
     for row in rows:
         number = int(buffer["id"][row])
         yield Scene(f"level {number}", _row(levels, int(row)), domain.environment, jax.random.key(number))
