@@ -243,11 +243,8 @@
     drawReplayed(made, frame, chances);
   }
 
-  const isWide = (image) => image.naturalWidth > 2 * image.naturalHeight;
-
   function picture(source, text) {
     const image = make("img", { alt: text, decoding: "async" });
-    image.addEventListener("load", () => { if (isWide(image)) image.closest(".thumb, .tip")?.classList.add("wide"); });
     if (isPicture(source)) image.src = source;
     return image;
   }
