@@ -12,6 +12,7 @@ ALL = (
     "cycle_profile",
     "novelty_cost",
     "start",
+    "report_scale",
 )
 
 for name in sys.argv[1:] or ALL:

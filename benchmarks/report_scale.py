@@ -2,11 +2,11 @@
 
     python -m benchmarks.report_scale [--runs 165] [--rows 30000] [--out DIR]
 
-165 runs are 5 seeds of 11 variants in 3 domains; here of 17 methods in two domains. The runs are synthetic, and
-as long as the paper's: 30,000 rows of metrics, 120 evaluations and snapshots, 480,000 rows of played levels.
-One run of each domain is written for methods with novelty and one for `dr`; all others share its large files
-(hard links), so that the disk need not hold 20 GB and what is measured is the work, not the disk. The marks are
-60 s (wall-clock time of two idle cores; CPU time is printed too) and 15 MB.
+165 runs are 5 seeds of 11 variants in 3 domains; here of 17 methods in two domains. The runs are synthetic,
+and as long as the paper's: 30,000 rows of metrics, 120 evaluations and snapshots, 480,000 played levels. One
+run of each domain is written for methods with novelty and one for `dr`; all others share its large files
+(hard links), so that the disk need not hold 20 GB and what is measured is the work, not the disk. The marks
+are 60 s (wall-clock time of two idle cores; CPU time is printed too) and 15 MB.
 """
 
 import argparse

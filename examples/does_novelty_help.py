@@ -26,8 +26,8 @@ from scipy import stats
 
 import cenie
 from cenie.teach.cenie import CenieNovelty
-from compare_methods import CHECKPOINTS, interval
 
+CHECKPOINTS = 5
 SUITES = {"cenie8-sym": 2, "accel12": 5, "perfect-large": 10}
 """Episodes for each entry: of 72, 12 and 1 entries."""
 
@@ -169,6 +169,15 @@ def train_all(names, arguments):
         jobs = [pool.submit(one, name, seed) for seed in arguments.seeds for name in names]
         for job in jobs:
             job.result()
+
+
+def interval(values):
+    """The mean and its 95 % interval over seeds (Student's t)."""
+    mean = np.mean(values)
+    if len(values) < 2:
+        return f"{mean:.3f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
 def score_of(run, suite):

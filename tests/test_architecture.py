@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "cenie.run": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach")},
     # What a run has written, its readers, and the domain with which its levels are drawn and played.
     "cenie.report": SHARED
+    | {"cenie.lazy"}
     | {"cenie.envs", "cenie.student", "cenie.teach"}
     | {f"cenie.run.{module}" for module in RUN_READERS},
     "cenie.command": SHARED

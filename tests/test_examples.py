@@ -101,13 +101,6 @@ def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):
     np.testing.assert_allclose(slopes[4:-4], 0.5, atol=1e-5)
 
 
-def test_methods_are_compared_by_the_scores_of_their_suites(tmp_path):
-    header = "cycle,updates,env_steps,suite,level,variant,episode,return,solved,score,length"
-    rows = ["9,9,9,far,a,,0,5.0,0,0.25,7", "9,9,9,far,a,,1,5.0,0,0.75,7", "9,9,9,far,b,,0,5.0,1,1.0,7"]
-    (tmp_path / "evaluation-far-seed0-cycle9.csv").write_text("\n".join([header, *rows]))
-    assert load("compare_methods").score(tmp_path, "far") == pytest.approx(0.75)
-
-
 def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = load("does_novelty_help")

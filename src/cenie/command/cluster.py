@@ -5,6 +5,8 @@ again; the run then goes on to the same bits. submitit keeps jobs in a folder of
 carried out when it is read: trust that folder as you trust the code.
 """
 
+import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +40,10 @@ class Job:
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
         """Called by submitit before the job has to leave: stop the run, and come again."""
         for process in _running:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            process.terminate()
+            # This interrupts a call of `process.wait`, which holds a lock that a second call would wait for.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         return submitit.helpers.DelayedSubmission(Job(self.task))
 
 

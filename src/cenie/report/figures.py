@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from cenie.report.appearance import colours, group_title
@@ -22,7 +23,7 @@ from cenie.report.stats import Estimate
 
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -68,7 +69,7 @@ def _panels(count: int, columns: int, *, height: float = 1.6, **options: Any) ->
 
 def _legend(figure: Figure, groups: Sequence[Group]) -> None:
     looks = colours(groups)
-    handles = [mpl.patches.Patch(color=looks[group.label], label=group_title(group)) for group in groups]
+    handles = [Patch(color=looks[group.label], label=group_title(group)) for group in groups]
     longest = max(len(group_title(group)) for group in groups)
     figure.legend(
         handles=handles, loc="outside lower center", ncols=max(1, min(len(groups), 100 // (longest + 6)))
@@ -234,9 +235,7 @@ def compositions(found: Sequence[Composition]) -> Figure:
         axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
     for axis in axes[::4]:
         axis.set_ylabel("part of replayed levels")
-    handles = [
-        mpl.patches.Patch(color=_class_colour(number), label=name) for number, name in enumerate(scale.names)
-    ]
+    handles = [Patch(color=_class_colour(number), label=name) for number, name in enumerate(scale.names)]
     figure.legend(handles=handles, title=scale.title, loc="outside lower center", ncols=len(scale.names))
     return figure
 
