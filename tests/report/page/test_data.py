@@ -13,6 +13,7 @@ from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
+from cenie.report.page.write import open_studio
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.run.presets import preset
 from cenie.settings import to_data
@@ -181,3 +182,23 @@ def _opened(uri):
     from PIL import Image
 
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB"))
+
+
+def test_stored_levels_are_drawn_within_the_budget(tmp_path):
+    """By the domain itself, from what the snapshots hold; there is no checkpoint, and so no episode."""
+    run = open_run(make_run(tmp_path / "run", "plr-robust"))
+    data = page_data(group_runs([run]), studio=open_studio())
+    (made,) = data["curricula"]
+    assert len(made["pictures"]) == 30
+    assert "no checkpoint yet" in made["noFilms"]
+    picture = _opened(made["pictures"][7])
+    walls = np.load(tmp_path / "run/snapshots/cycle-00000030.npz")["buffer/levels/wall_map"][7]
+    # Tiles of 16 pixels within a border of one tile; walls are grey, and grey is brighter than the floor.
+    assert (
+        picture[24 : 24 + 13 * 16 : 16, 24 : 24 + 13 * 16 : 16].min(axis=2) > 100
+    ).tolist() == walls.tolist()
+    few = page_data(
+        group_runs([run]), studio=open_studio(Limits(picture_bytes=2000)), limits=Limits(picture_bytes=2000)
+    )
+    assert 1 <= len(few["curricula"][0]["pictures"]) < 10
+    assert any("have pictures" in line for line in few["leftOut"])

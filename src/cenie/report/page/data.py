@@ -29,19 +29,19 @@ class Limits:
 
     curricula: int = 12
     """Runs whose level buffers are shown: one of each group."""
-    points: int = 60_000
+    points: int = 40_000
     """Levels at all moments of all of them."""
     levels: int = 800
     """Levels of one run at one moment."""
     pictures: int = 1600
     """Pictures of levels in all."""
-    picture_bytes: int = 3_000_000
+    picture_bytes: int = 2_200_000
     filmed: int = 4
     """Runs whose students are filmed, for which each has to be loaded."""
     films: int = 48
     """Episodes on stored levels in all; each run that is shown also has some on held-out levels."""
     suite_films: int = 12
-    film_bytes: int = 3_000_000
+    film_bytes: int = 3_600_000
 
 
 LIMITS = Limits()
@@ -165,8 +165,20 @@ class _Share:
         return self.limits.pictures // self.sharers
 
     @property
+    def picture_bytes(self) -> int:
+        return self.limits.picture_bytes // self.sharers
+
+    @property
     def films(self) -> int:
-        return self.limits.films // min(self.sharers, max(1, self.limits.filmed))
+        return self.limits.films // self._filmed
+
+    @property
+    def film_bytes(self) -> int:
+        return self.limits.film_bytes // self._filmed
+
+    @property
+    def _filmed(self) -> int:
+        return max(1, min(self.sharers, self.limits.filmed))
 
 
 def _curriculum(
@@ -194,6 +206,8 @@ def _draw(
     from cenie.report.page.pictures import notable
 
     try:
+        # Half of the films for stored levels, half for held-out ones.
+        studio.begin_run(share.picture_bytes, share.film_bytes // 2)
         if curriculum.has_buffer:
             data["pictures"] = studio.level_pictures(run, curriculum, share.pictures)
         if not share.is_filmed or not share.films:
@@ -202,6 +216,7 @@ def _draw(
         data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
         data["suite"] = run.suites[0] if run.suites else None
         if data["suite"] is not None:
+            studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
             data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
     except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
         data["noFilms"] = f"no pictures or episodes: {error}"

@@ -243,11 +243,8 @@
     drawReplayed(made, frame, chances);
   }
 
-  const isWide = (image) => image.naturalWidth > 2 * image.naturalHeight;
-
   function picture(source, text) {
-    const image = make("img", { alt: text, loading: "lazy", decoding: "async" });
-    image.addEventListener("load", () => { if (isWide(image)) image.closest(".thumb, .tip")?.classList.add("wide"); });
+    const image = make("img", { alt: text, decoding: "async" });
     if (isPicture(source)) image.src = source;
     return image;
   }
@@ -289,7 +286,13 @@
     const film = made.films[id], drawing = made.pictures[id], parent = made.ids.indexOf(made.parents[at]);
     const parts = [make("h3", {}, nameOf(made, at))];
     if (film) parts.push(new Player(film, nameOf(made, at), { autoplay }).root);
-    else if (drawing) { const image = picture(drawing, nameOf(made, at)); image.className = "screen"; parts.push(image); }
+    if (drawing) {
+      const image = picture(drawing, nameOf(made, at));
+      image.className = "screen";
+      parts.push(image);
+      /* Where a film shows the whole level, its picture says no more; where a camera follows the student, it does. */
+      if (film) image.addEventListener("load", () => { image.hidden = image.naturalWidth / image.naturalHeight < 1.5 * film.width / film.height; });
+    }
     if (!frame.levels.includes(at)) parts.push(make("p", { class: "hint" }, "It is not in the buffer at this moment."));
     parts.push(numbers(facts(made, frame, at)));
     if (made.hasBuffer && made.parents[at] >= 0) {
