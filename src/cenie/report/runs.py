@@ -228,12 +228,21 @@ class LoggedRun:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Repetitions of one experiment: runs of a domain and a method that differ in their seeds only."""
+    """Repetitions of one experiment: runs of a domain and a method that differ in their seeds only.
+
+    `number` is its place among the groups of the method, so that it looks the same in every figure.
+    """
 
     domain: str
     method: str
     label: str
     runs: tuple[LoggedRun, ...]
+    number: int = 0
+
+    @property
+    def counted(self) -> tuple[LoggedRun, ...]:
+        """The finished runs, or all if none is."""
+        return tuple(run for run in self.runs if run.summary is not None) or self.runs
 
 
 @dataclass(frozen=True)
@@ -448,7 +457,9 @@ def group_runs(runs: Iterable[LoggedRun]) -> list[Group]:
         members = kinds[domain, method]
         labels = _labels([each[0] for each in members])
         named = sorted(zip(labels, members), key=lambda pair: (len(pair[0]), pair[0]))
-        result += [Group(domain, method, label, tuple(each)) for label, each in named]
+        result += [
+            Group(domain, method, label, tuple(each), number) for number, (label, each) in enumerate(named)
+        ]
     return result
 
 

@@ -115,7 +115,7 @@ def evaluation_curves(
     The score of a suite is the mean over its levels.
     """
     lines = []
-    for run in group.runs:
+    for run in group.counted:
         progress = run.progress.get(suite)
         if progress is None or level not in (None, *progress.levels):
             continue
@@ -130,7 +130,7 @@ def evaluation_curves(
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
     """A column of the metrics during training; None if no run has it."""
     lines = []
-    for run in group.runs:
+    for run in group.counted:
         columns = run.metrics
         if name not in columns:
             continue
