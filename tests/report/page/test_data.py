@@ -138,12 +138,23 @@ def test_budgets_bound_what_is_drawn(tmp_path):
     limits = Limits(curricula=2, pictures=20, films=4, filmed=1, levels=10)
     data = page_data(groups, studio=PaintedStudio(), limits=limits)
     assert [len(each["pictures"]) for each in data["curricula"]] == [10, 10]
-    assert [bool(each["films"]) for each in data["curricula"]] == [True, False]
+    filmed = [data["runs"][each["run"]]["name"] for each in data["curricula"] if each["films"]]
+    assert filmed == ["plr-cenie"]
     assert all(len(frame["levels"]) <= 20 for each in data["curricula"] for frame in each["frames"])
     assert any("more than 2 groups" in line for line in data["leftOut"])
     budget = Budget(10)
     assert [budget.take(size) for size in (6, 6, 4)] == [True, False, True]
     assert budget.refused == 1
+
+
+def test_of_many_groups_those_with_most_to_see_are_shown(tmp_path):
+    paths = [
+        make_run(tmp_path / method, method, stored=30 * (method != "dr"))
+        for method in ("dr", "plr", "plr-cenie")
+    ]
+    data = page_data(group_runs(open_runs(paths).runs), limits=Limits(curricula=2))
+    assert [data["runs"][each["run"]]["name"] for each in data["curricula"]] == ["plr", "plr-cenie"]
+    assert any(line.endswith("not of dr") for line in data["leftOut"])
 
 
 def test_a_run_that_cannot_be_drawn_says_why_and_is_shown(tmp_path):

@@ -65,10 +65,11 @@ def page_data(
     suites = suite_results(groups, problems)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
+    filmed = _most_to_see(chosen, limits.filmed)
     curricula = []
     for number, run in enumerate(chosen):
         say(f"page: {run.path} ({number + 1} of {len(chosen)})")
-        share = _Share(limits, len(chosen), number < limits.filmed)
+        share = _Share(limits, len(chosen), run in filmed)
         made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
         if made is not None:
             curricula.append(made)
@@ -134,7 +135,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
 def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun], list[str]]:
     """One run of each group, a finished one if there is any, and what is not shown."""
     chosen = [next((run for run in group.runs if run.summary is not None), group.runs[0]) for group in groups]
-    shown, left_out = chosen[: limits.curricula], []
+    shown, left_out = _most_to_see(chosen, limits.curricula), []
     others = sum(len(group.runs) for group in groups) - len(chosen)
     if others:
         left_out.append(
@@ -142,11 +143,28 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun
             "(name a single run to see its own)"
         )
     if len(chosen) > len(shown):
-        names = ", ".join(group.label for group in groups[len(shown) :])
+        names = ", ".join(group.label for group, run in zip(groups, chosen) if run not in shown)
         left_out.append(
             f"level buffers of more than {limits.curricula} groups would be too much: not of {names}"
         )
     return shown, left_out
+
+
+def _most_to_see(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
+    """Some of the runs, in their order: of each domain in turn those with novelty first, then those with a
+    level buffer."""
+
+    def worth(run: LoggedRun) -> int:
+        teacher = run.config.get("teacher")
+        parts = teacher if isinstance(teacher, dict) else {}
+        return bool(parts.get("novelty")) + bool(parts.get("replay"))
+
+    turns: list[tuple[int, LoggedRun]] = []
+    for domain in dict.fromkeys(run.domain for run in runs):
+        own = sorted((run for run in runs if run.domain == domain), key=worth, reverse=True)
+        turns += enumerate(own)
+    first = [run for _, run in sorted(turns, key=lambda each: each[0])[:most]]
+    return [run for run in runs if run in first]
 
 
 @dataclass(frozen=True)
@@ -219,7 +237,8 @@ def _draw(
             studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
             data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
     except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
-        data["noFilms"] = f"no pictures or episodes: {error}"
+        missing = "episodes" if data["pictures"] else "pictures or episodes"
+        data["noFilms"] = f"no {missing}: {error}"
 
 
 def _snapshot_count(run: LoggedRun) -> int:
