@@ -8,6 +8,7 @@ import pytest
 
 from cenie.command import cli
 from cenie.command.options import parse, typed
+from cenie.envs.maze.formats import from_text
 from cenie.run.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files
 
@@ -65,3 +66,19 @@ def test_the_commands_of_a_page_about_a_method_are_accepted(page):
 def test_links_of_a_page_about_a_method_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", (DOCS / page).read_text()):
         assert ((DOCS / page).parent / target).exists(), target
+
+
+def test_the_page_about_looking_at_runs_names_commands_that_there_are():
+    text = (DOCS / "page.md").read_text()
+    lines = [
+        line for language, block in blocks("page.md") if language == "bash" for line in block.splitlines()
+    ]
+    named = {shlex.split(line)[1] for line in lines} | set(re.findall(r"`cenie (\w+)", text))
+    assert {"report", "watch", "play", "gallery"} <= named <= set(cli.COMMANDS)
+    for target in re.findall(r"\]\((?!#|http)([^)#]+)", text):
+        assert (DOCS / target).exists(), target
+
+
+def test_the_maze_of_the_page_about_looking_at_runs_is_one():
+    (drawing,) = [block for language, block in blocks("page.md") if language == "text"]
+    assert from_text(drawing).wall_map.shape == (4, 5)

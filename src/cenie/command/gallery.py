@@ -151,13 +151,13 @@ def _drawn(wanted: Wanted) -> bytes:
         return films.sheet_png([renderer.level(scene.level) for scene in chosen], columns)
     with kept_programs():
         episodes = films.record(domain, run.network, chosen, wanted.request.longest)
-    made = [films.film(domain, scene, episode) for scene, episode in zip(chosen, episodes, strict=True)]
-    for each in made:
-        say(f"{each.name}: {each.outcome}")
-    if wanted.film:
-        return films.sheet_gif(made, columns, wanted.request.fps)
-    looks = [films.last_look(domain, *pair) for pair in zip(chosen, episodes, strict=True)]
-    return films.sheet_png(looks, columns)
+    played = list(zip(chosen, episodes, strict=True))
+    for scene, episode in played:
+        say(f"{scene.name}: {films.outcome(episode)}")
+    if not wanted.film:
+        return films.sheet_png([films.last_look(domain, *each) for each in played], columns)
+    made = [films.film(domain, *each, most_frames=films.FRAMES_TOGETHER) for each in played]
+    return films.sheet_gif(made, columns, wanted.request.fps)
 
 
 def _default_domain(entry: DomainEntry) -> Any:

@@ -85,12 +85,11 @@ def play_command(arguments: list[str]) -> int:
         (episode,) = films.record(domain, run.network, [scene], request.longest)
     for message in run.passed_over:
         say(message)
-    film = films.film(domain, scene, episode)
     if is_film(file):
-        content = films.sheet_gif([film], 1, request.fps)
+        content = films.sheet_gif([films.film(domain, scene, episode)], 1, request.fps)
     else:
         content = films.sheet_png([films.last_look(domain, scene, episode)], 1)
     replace_file(file, content)
-    say(f"{scene.name}: {film.outcome}")
+    say(f"{scene.name}: {films.outcome(episode)}")
     say(str(file))
     return OK

@@ -24,6 +24,8 @@ MOST_FRAMES = 400
 """Pictures of one film; of longer episodes every second state is shown, or every third, ..."""
 MOST_BYTES = 2**28
 """Of all pictures of one film in memory."""
+FRAMES_TOGETHER, SHEET_SIDE = 120, 640
+"""Pictures of each of several films side by side, and how wide all of them are together, in pixels."""
 SLOWEST, FASTEST, SECONDS = 6.0, 25.0, 6.0
 """Pictures per second, and how long a short film is to last."""
 
@@ -41,11 +43,11 @@ class Film:
     def frames_per_second(self) -> float:
         return min(max(len(self.frames) / SECONDS, SLOWEST), FASTEST)
 
-    @property
-    def outcome(self) -> str:
-        """How it went, in words."""
-        how = "solved in" if self.episode.solved else "not solved in"
-        return f"{how} {self.episode.length} steps, return {self.episode.episode_return:.2f}"
+
+def outcome(episode: Episode) -> str:
+    """How an episode went, in words."""
+    how = "solved in" if episode.solved else "not solved in"
+    return f"{how} {episode.length} steps, return {episode.episode_return:.2f}"
 
 
 def open_for_pictures(path: Path, config: Config) -> Run:
@@ -67,12 +69,12 @@ def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: i
 
 
 def film(domain: Domain, scene: Scene, episode: Episode, *, most_frames: int = MOST_FRAMES) -> Film:
-    """The pictures of an episode: the first state, the last one, and what fits in between."""
+    """The pictures of an episode: the first state, the last two, and what fits in between."""
     renderer = renderer_of(domain)
     affordable = max(2, MOST_BYTES // renderer.level(scene.level).nbytes)
     states = len(jax.tree.leaves(episode.states)[0])
     stride = math.ceil(states / min(most_frames, affordable))
-    shown = sorted({*range(0, states, stride), states - 1})
+    shown = sorted({*range(0, states, stride), max(0, states - 2), states - 1})
     frames = renderer.episode(scene.level, jax.tree.map(lambda leaf: leaf[shown], episode.states))
     return Film(scene.name, frames, shown, episode)
 
@@ -101,7 +103,12 @@ def sheet_png(pictures: Sequence[Picture], columns: int) -> bytes:
 
 
 def sheet_gif(films: Sequence[Film], columns: int, frames_per_second: float | None = None) -> bytes:
-    """Films side by side, as a GIF file; those that have ended wait for the longest."""
+    """Films side by side, as a GIF file; those that have ended wait for the longest.
+
+    Several films together are made smaller, since every pixel of every picture costs time.
+    """
+    if len(films) > 1:
+        films = [replace(each, frames=shrunk(each.frames, max(48, SHEET_SIDE // columns))) for each in films]
     length = max(len(each.frames) for each in films)
     frames = [
         sheet([each.frames[min(now, len(each.frames) - 1)] for each in films], columns)

@@ -43,6 +43,25 @@ def test_the_domain_draws_levels_and_every_state_of_an_episode():
     np.testing.assert_array_equal(frames[0], render(LEVEL, [(0, 1, 0)]))
 
 
+@pytest.mark.parametrize(
+    ("place", "directions", "times", "at_goal"),
+    [
+        ((2, 1), [3, 3], [4, 5], True),  # forward, into the goal
+        ((2, 1), [3, 2], [4, 5], False),  # turned away
+        ((2, 1), [3, 3], [3, 5], False),  # what happened between is not known
+        ((1, 1), [3, 3], [4, 5], False),  # into a wall
+    ],
+)
+def test_the_step_into_the_goal_is_drawn_although_the_environment_does_not_make_it(
+    place, directions, times, at_goal
+):
+    states = MazeState(jnp.array([place, place]), jnp.array(directions), jnp.array(times))
+    before, last = maze_domain(MazeConfig()).render.episode(LEVEL, states)
+    red = (226, 78, 68)
+    assert (red in tile_colours(last, 2, 0, 16)) == at_goal
+    assert red not in tile_colours(before, 2, 0, 16)
+
+
 @pytest.mark.parametrize(("direction", "axis", "sign"), [(0, 1, -1), (1, 0, -1), (2, 1, 1), (3, 0, 1)])
 def test_the_agent_points_where_it_faces(direction, axis, sign):
     level = make_level(np.zeros((2, 2), bool), (1, 1), (0, 0), direction=direction)

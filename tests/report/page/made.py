@@ -112,6 +112,9 @@ class PaintedStudio:
     def begin_page(self) -> None:
         self.pictures, self.films = Budget(10**6), Budget(10**6)
 
+    def begin_run(self, pictures: int, films: int) -> None:
+        assert pictures > 0 < films
+
     def level_pictures(self, run, curriculum, most):
         shade = np.zeros((40, 40, 3), np.uint8)
         return {number: data_uri(shade + np.uint8(number)) for number in curriculum.shown_ids()[:most]}

@@ -413,10 +413,14 @@ def test_a_watched_page_renews_itself(browser, tmp_path):
             shown = Page(browser, address_of(server))
             assert "(not finished)" in shown.text("run-list")
             shown.at("time").send_keys(Keys.HOME)
+            shown.at("scatter").send_keys(Keys.HOME)
+            level = browser.find_element(By.CSS_SELECTOR, "#card h3").text
             write_json(path / "summary.json", {"version": "0.1.0", "updates": 15})
             assert watched.refresh()
             shown.wait(lambda: "(not finished)" not in shown.text("run-list"))
-            assert shown.text("time-label").startswith("After 5 updates")  # the reader's own choice stays
+            # What the reader has chosen stays.
+            assert shown.text("time-label").startswith("After 5 updates")
+            assert browser.find_element(By.CSS_SELECTOR, "#card h3").text == level
             assert shown.complaints() == []
         finally:
             server.shutdown()

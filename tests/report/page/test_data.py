@@ -13,6 +13,7 @@ from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
+from cenie.report.page.write import open_studio
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.run.presets import preset
 from cenie.settings import to_data
@@ -137,12 +138,23 @@ def test_budgets_bound_what_is_drawn(tmp_path):
     limits = Limits(curricula=2, pictures=20, films=4, filmed=1, levels=10)
     data = page_data(groups, studio=PaintedStudio(), limits=limits)
     assert [len(each["pictures"]) for each in data["curricula"]] == [10, 10]
-    assert [bool(each["films"]) for each in data["curricula"]] == [True, False]
+    filmed = [data["runs"][each["run"]]["name"] for each in data["curricula"] if each["films"]]
+    assert filmed == ["plr-cenie"]
     assert all(len(frame["levels"]) <= 20 for each in data["curricula"] for frame in each["frames"])
     assert any("more than 2 groups" in line for line in data["leftOut"])
     budget = Budget(10)
     assert [budget.take(size) for size in (6, 6, 4)] == [True, False, True]
     assert budget.refused == 1
+
+
+def test_of_many_groups_those_with_most_to_see_are_shown(tmp_path):
+    paths = [
+        make_run(tmp_path / method, method, stored=30 * (method != "dr"))
+        for method in ("dr", "plr", "plr-cenie")
+    ]
+    data = page_data(group_runs(open_runs(paths).runs), limits=Limits(curricula=2))
+    assert [data["runs"][each["run"]]["name"] for each in data["curricula"]] == ["plr", "plr-cenie"]
+    assert any(line.endswith("not of dr") for line in data["leftOut"])
 
 
 def test_a_run_that_cannot_be_drawn_says_why_and_is_shown(tmp_path):
@@ -181,3 +193,23 @@ def _opened(uri):
     from PIL import Image
 
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB"))
+
+
+def test_stored_levels_are_drawn_within_the_budget(tmp_path):
+    """By the domain itself, from what the snapshots hold; there is no checkpoint, and so no episode."""
+    run = open_run(make_run(tmp_path / "run", "plr-robust"))
+    data = page_data(group_runs([run]), studio=open_studio())
+    (made,) = data["curricula"]
+    assert len(made["pictures"]) == 30
+    assert "no checkpoint yet" in made["noFilms"]
+    picture = _opened(made["pictures"][7])
+    walls = np.load(tmp_path / "run/snapshots/cycle-00000030.npz")["buffer/levels/wall_map"][7]
+    # Tiles of 16 pixels within a border of one tile; walls are grey, and grey is brighter than the floor.
+    assert (
+        picture[24 : 24 + 13 * 16 : 16, 24 : 24 + 13 * 16 : 16].min(axis=2) > 100
+    ).tolist() == walls.tolist()
+    few = page_data(
+        group_runs([run]), studio=open_studio(Limits(picture_bytes=2000)), limits=Limits(picture_bytes=2000)
+    )
+    assert 1 <= len(few["curricula"][0]["pictures"]) < 10
+    assert any("have pictures" in line for line in few["leftOut"])

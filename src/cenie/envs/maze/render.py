@@ -29,13 +29,30 @@ def render(
 
 
 def episode_frames(level: MazeLevel, states: MazeState) -> UInt8[np.ndarray, "time height width 3"]:
-    """A picture for each state of an episode, with the path so far."""
+    """A picture for each state of an episode, with the path so far.
+
+    An episode ends with the step into the goal, which the environment does not make; the last picture does.
+    """
     canvas, frames = _Canvas(level, 16), []
-    for (x, y), direction in zip(np.asarray(states.position), np.asarray(states.direction), strict=True):
-        pose = (int(x), int(y), int(direction))
+    for pose in _with_step_into_goal(level, states):
         canvas.dot(pose)
         frames.append(canvas.with_agent(pose))
     return np.stack(frames)
+
+
+def _with_step_into_goal(level: MazeLevel, states: MazeState) -> list[tuple[int, int, int]]:
+    """The poses; the last one is on the goal if the agent faced it there and neither turned nor went on."""
+    times = np.asarray(states.time).tolist()
+    poses = [
+        (int(x), int(y), int(direction))
+        for (x, y), direction in zip(np.asarray(states.position), np.asarray(states.direction), strict=True)
+    ]
+    x, y, direction = poses[-1]
+    ahead = x + int(DIRECTIONS[direction][0]), y + int(DIRECTIONS[direction][1])
+    stayed = len(poses) > 1 and poses[-2] == poses[-1] and times[-1] == times[-2] + 1
+    if stayed and ahead == (int(level.goal[0]), int(level.goal[1])):
+        poses[-1] = (*ahead, direction)
+    return poses
 
 
 class _Canvas:

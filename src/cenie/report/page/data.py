@@ -29,19 +29,19 @@ class Limits:
 
     curricula: int = 12
     """Runs whose level buffers are shown: one of each group."""
-    points: int = 60_000
+    points: int = 40_000
     """Levels at all moments of all of them."""
     levels: int = 800
     """Levels of one run at one moment."""
     pictures: int = 1600
     """Pictures of levels in all."""
-    picture_bytes: int = 3_000_000
+    picture_bytes: int = 2_200_000
     filmed: int = 4
     """Runs whose students are filmed, for which each has to be loaded."""
     films: int = 48
     """Episodes on stored levels in all; each run that is shown also has some on held-out levels."""
     suite_films: int = 12
-    film_bytes: int = 3_000_000
+    film_bytes: int = 3_600_000
 
 
 LIMITS = Limits()
@@ -65,10 +65,11 @@ def page_data(
     suites = suite_results(groups, problems)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
+    filmed = _most_to_see(chosen, limits.filmed)
     curricula = []
     for number, run in enumerate(chosen):
         say(f"page: {run.path} ({number + 1} of {len(chosen)})")
-        share = _Share(limits, len(chosen), number < limits.filmed)
+        share = _Share(limits, len(chosen), run in filmed)
         made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
         if made is not None:
             curricula.append(made)
@@ -134,7 +135,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
 def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun], list[str]]:
     """One run of each group, a finished one if there is any, and what is not shown."""
     chosen = [next((run for run in group.runs if run.summary is not None), group.runs[0]) for group in groups]
-    shown, left_out = chosen[: limits.curricula], []
+    shown, left_out = _most_to_see(chosen, limits.curricula), []
     others = sum(len(group.runs) for group in groups) - len(chosen)
     if others:
         left_out.append(
@@ -142,11 +143,28 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun
             "(name a single run to see its own)"
         )
     if len(chosen) > len(shown):
-        names = ", ".join(group.label for group in groups[len(shown) :])
+        names = ", ".join(group.label for group, run in zip(groups, chosen) if run not in shown)
         left_out.append(
             f"level buffers of more than {limits.curricula} groups would be too much: not of {names}"
         )
     return shown, left_out
+
+
+def _most_to_see(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
+    """Some of the runs, in their order: of each domain in turn those with novelty first, then those with a
+    level buffer."""
+
+    def worth(run: LoggedRun) -> int:
+        teacher = run.config.get("teacher")
+        parts = teacher if isinstance(teacher, dict) else {}
+        return bool(parts.get("novelty")) + bool(parts.get("replay"))
+
+    turns: list[tuple[int, LoggedRun]] = []
+    for domain in dict.fromkeys(run.domain for run in runs):
+        own = sorted((run for run in runs if run.domain == domain), key=worth, reverse=True)
+        turns += enumerate(own)
+    first = [run for _, run in sorted(turns, key=lambda each: each[0])[:most]]
+    return [run for run in runs if run in first]
 
 
 @dataclass(frozen=True)
@@ -165,8 +183,20 @@ class _Share:
         return self.limits.pictures // self.sharers
 
     @property
+    def picture_bytes(self) -> int:
+        return self.limits.picture_bytes // self.sharers
+
+    @property
     def films(self) -> int:
-        return self.limits.films // min(self.sharers, max(1, self.limits.filmed))
+        return self.limits.films // self._filmed
+
+    @property
+    def film_bytes(self) -> int:
+        return self.limits.film_bytes // self._filmed
+
+    @property
+    def _filmed(self) -> int:
+        return max(1, min(self.sharers, self.limits.filmed))
 
 
 def _curriculum(
@@ -194,6 +224,8 @@ def _draw(
     from cenie.report.page.pictures import notable
 
     try:
+        # Half of the films for stored levels, half for held-out ones.
+        studio.begin_run(share.picture_bytes, share.film_bytes // 2)
         if curriculum.has_buffer:
             data["pictures"] = studio.level_pictures(run, curriculum, share.pictures)
         if not share.is_filmed or not share.films:
@@ -202,9 +234,11 @@ def _draw(
         data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
         data["suite"] = run.suites[0] if run.suites else None
         if data["suite"] is not None:
+            studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
             data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
     except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
-        data["noFilms"] = f"no pictures or episodes: {error}"
+        missing = "episodes" if data["pictures"] else "pictures or episodes"
+        data["noFilms"] = f"no {missing}: {error}"
 
 
 def _snapshot_count(run: LoggedRun) -> int:

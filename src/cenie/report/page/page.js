@@ -243,11 +243,8 @@
     drawReplayed(made, frame, chances);
   }
 
-  const isWide = (image) => image.naturalWidth > 2 * image.naturalHeight;
-
   function picture(source, text) {
-    const image = make("img", { alt: text, loading: "lazy", decoding: "async" });
-    image.addEventListener("load", () => { if (isWide(image)) image.closest(".thumb, .tip")?.classList.add("wide"); });
+    const image = make("img", { alt: text, decoding: "async" });
     if (isPicture(source)) image.src = source;
     return image;
   }
@@ -278,18 +275,29 @@
   }
   const nameOf = (made, at) => (made.hasBuffer ? `Level ${made.ids[at]}` : "A level that was played");
 
+  let cardShown = null;
   function drawCard(autoplay) {
     const made = curriculum(), card = byId("card");
     if (chosen.level === null || chosen.level >= made.ids.length) {
+      cardShown = null;
       fill(card, make("h3", {}, "No level chosen"), make("p", { class: "quiet" }, "Choose a dot, or one of the levels below, to see the level and the student on it."),
         made.noFilms ? make("p", { class: "hint" }, made.noFilms) : null);
       return;
     }
     const at = chosen.level, id = made.ids[at], frame = made.frames[chosen.moment];
     const film = made.films[id], drawing = made.pictures[id], parent = made.ids.indexOf(made.parents[at]);
+    const now = JSON.stringify([made.run, id, film?.source, facts(made, frame, at)]);
+    if (now === cardShown && !autoplay) return;
+    cardShown = now;
     const parts = [make("h3", {}, nameOf(made, at))];
     if (film) parts.push(new Player(film, nameOf(made, at), { autoplay }).root);
-    else if (drawing) { const image = picture(drawing, nameOf(made, at)); image.className = "screen"; parts.push(image); }
+    if (drawing) {
+      const image = picture(drawing, nameOf(made, at));
+      image.className = "screen";
+      parts.push(image);
+      /* Where a film shows the whole level, its picture says no more; where a camera follows the student, it does. */
+      if (film) image.addEventListener("load", () => { image.hidden = image.naturalWidth / image.naturalHeight < 1.5 * film.width / film.height; });
+    }
     if (!frame.levels.includes(at)) parts.push(make("p", { class: "hint" }, "It is not in the buffer at this moment."));
     parts.push(numbers(facts(made, frame, at)));
     if (made.hasBuffer && made.parents[at] >= 0) {
@@ -367,10 +375,15 @@
 
   /* ---- held-out levels ---- */
 
+  let heldOutShown = null;
   function drawHeldOut() {
     const made = curriculum(), levels = made?.heldOut ?? [];
     byId("held-out").hidden = !levels.length;
     if (!levels.length) return;
+    /* A film that somebody watches is not begun anew because other parts of a live page have changed. */
+    const now = levels.map((level) => `${level.name} ${level.film?.source ?? level.picture}`).join();
+    if (now === heldOutShown) return;
+    heldOutShown = now;
     byId("held-out-lead").textContent = `Episodes of ${titleOfRun(runOf(made))} on the suite ${made.suite}, which it never trained on. One episode of each level, with sampled actions: a picture, not a statistic.`;
     const box = byId("held-out-levels");
     box.classList.toggle("wide", levels.some((level) => level.film && level.film.width > 1.4 * level.film.height));
@@ -632,11 +645,13 @@
         const answer = await fetch(`state?seen=${encodeURIComponent(seen)}`, { cache: "no-store" });
         const state = await answer.json();
         if (state.revision !== seen) {
+          const id = chosen.level === null ? null : curriculum()?.ids?.[chosen.level];
           data = await (await fetch("data.json", { cache: "no-store" })).json();
           seen = data.revision;
+          const at = curriculum()?.ids?.indexOf(id) ?? -1;
+          chosen.level = at < 0 ? null : at;
           const atEnd = !byId("curriculum").hidden && Number(byId("time").value) === Number(byId("time").max);
           if (atEnd) chosen.moment = null;
-          chosen.level = null;
           drawAll();
           say("The page shows new results.");
         }

@@ -24,10 +24,10 @@ from cenie.run.compilation import kept_programs
 from cenie.run.config import load_config
 from cenie.run.opened import Run
 
-PICTURE_SIDE, FILM_SIDE = 320, 320
+PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
-MOST_FRAMES = 120
-"""Of a film."""
+MOST_FRAMES, FEWER_FRAMES = 120, 72
+"""Of a film; the fewer of one whose pictures take many bytes each."""
 LONGEST_EPISODE = 2000
 _COLOURS = 64
 _WIDEST = 16_000
@@ -70,6 +70,11 @@ class Studio:
     def begin_page(self) -> None:
         """A new page has the whole budgets."""
         self.pictures, self.films = map(Budget, self._limits)
+
+    def begin_run(self, pictures: int, films: int) -> None:
+        """From now on so many bytes may be spent: what one run is given of a page that several share."""
+        self.pictures = Budget(pictures, refused=self.pictures.refused)
+        self.films = Budget(films, refused=self.films.refused)
 
     def level_pictures(self, run: LoggedRun, curriculum: Curriculum, most: int) -> dict[int, str]:
         """Pictures of the shown levels by their ids, the ones that count most first, as data URIs."""
@@ -119,23 +124,28 @@ class Studio:
         self._stop_if_interrupted()
         key = run.path, scene.name
         if key not in self._drawn:
-            level = scenes.renderer_of(domain).level(scene.level)
-            self._drawn[key] = data_uri(films.shrunk(level, PICTURE_SIDE))
+            self._drawn[key] = data_uri(_small(_drawn_level(domain, scene), PICTURE_SIDE))
         return self._drawn[key] if self.pictures.take(len(self._drawn[key])) else None
 
     def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
         newest, opened = self._open(run)
-        self._stop_if_interrupted()
         missing = [scene for scene in wanted if (run.path, newest, scene.name) not in self._filmed]
         if missing:
             with kept_programs():
                 episodes = films.record(opened.domain, opened.network, missing, LONGEST_EPISODE)
             for scene, episode in zip(missing, episodes, strict=True):
                 self._stop_if_interrupted()
-                film = films.film(opened.domain, scene, episode, most_frames=MOST_FRAMES)
+                most = (
+                    MOST_FRAMES if _is_drawing(_image(_drawn_level(opened.domain, scene))) else FEWER_FRAMES
+                )
+                film = films.film(opened.domain, scene, episode, most_frames=most)
                 self._filmed[run.path, newest, scene.name] = frame_strip(film)
         made = [self._filmed[run.path, newest, scene.name] for scene in wanted]
         return [film if self.films.take(len(film["source"])) else None for film in made]
+
+
+def _drawn_level(domain: Domain, scene: Scene) -> UInt8[np.ndarray, "height width 3"]:
+    return scenes.renderer_of(domain).level(scene.level)
 
 
 def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
@@ -144,7 +154,7 @@ def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
 
 def frame_strip(film: films.Film) -> dict[str, Any]:
     """The pictures of a film in rows of one picture, which a page can show one after the other."""
-    frames = films.shrunk(film.frames, FILM_SIDE)
+    frames = np.stack([_small(frame, FILM_SIDE) for frame in film.frames])
     count, height, width, _ = frames.shape
     columns = max(1, min(count, _WIDEST // width, round((count * height / width) ** 0.5)))
     rows = -(-count // columns)
@@ -166,10 +176,31 @@ def frame_strip(film: films.Film) -> dict[str, Any]:
     }
 
 
+def _small(
+    picture: UInt8[np.ndarray, "height width 3"], side: int
+) -> UInt8[np.ndarray, "smaller narrower 3"]:
+    """A picture whose longest side is not longer than wanted: drawings keep their few colours and sharp
+    edges, others are averaged."""
+    image = _image(picture)
+    if _is_drawing(image):
+        return films.shrunk(picture, side)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return np.asarray(image)
+
+
+def _image(picture: UInt8[np.ndarray, "height width 3"]) -> Image.Image:
+    return Image.fromarray(np.ascontiguousarray(picture))
+
+
+def _is_drawing(image: Image.Image) -> bool:
+    """Whether it has few colours, so that it can be kept exactly in few bytes."""
+    return image.getcolors(_COLOURS) is not None
+
+
 def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
     """A picture within a page: exact where it has few colours, as drawings have, and otherwise nearly so."""
-    image = Image.fromarray(np.ascontiguousarray(picture))
-    few = image.getcolors(_COLOURS) is not None
+    image = _image(picture)
+    few = _is_drawing(image)
     content = io.BytesIO()
     image.save(content, "WEBP", lossless=few, quality=20 if few else 45, method=1 if few else 3)
     return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")

@@ -94,7 +94,7 @@ def _overall(final: list[dict[str, float]]) -> dict[str, Any]:
     return {name: _estimate(scores, statistic, stats.RESAMPLES) for name, statistic in STATISTICS.items()}
 
 
-def _estimate(scores: np.ndarray, statistic: stats.Statistic, resamples: int) -> list[float | None]:
+def _estimate(scores: np.ndarray, statistic: stats.Statistic, resamples: int) -> list[int | float | None]:
     if not scores.size:
         return [None, None, None]
     found = stats.estimate(scores, statistic, resamples=resamples)

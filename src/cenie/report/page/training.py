@@ -72,7 +72,7 @@ def _first_row(run: LoggedRun) -> dict[str, Any]:
 
 def _read(run: LoggedRun, names: Sequence[str], problems: list[str]) -> dict[str, np.ndarray]:
     try:
-        return read_curves(run.files.metrics, names, 2 * PLACES)
+        return read_curves(run.files.metrics, names, PLACES)
     except RunDirectoryError as error:
         problems.append(f"metrics.jsonl of {run.path} is left out: {error}")
         return {"updates": np.empty(0)}
