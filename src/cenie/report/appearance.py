@@ -32,6 +32,8 @@ _LOOKS = {
     "own": ("own method", "#222222"),
 }
 _UNKNOWN = "#444444"
+_SHADES = ((0.55, 1.0), (1.6, 0.9), (0.9, 0.35), (1.35, 0.5), (0.35, 0.8))
+"""By what lightness and saturation of the other groups of a method are multiplied, one after the other."""
 
 
 def method_title(method: str) -> str:
@@ -46,20 +48,17 @@ def group_title(group: Group) -> str:
 
 def colours(groups: Sequence[Group]) -> dict[str, str]:
     """A colour (`#rrggbb`) for each label; groups of one method have shades of the same colour."""
-    found = {}
-    for group in groups:
-        same = [other.label for other in groups if other.method == group.method]
-        base = _LOOKS.get(group.method, ("", _UNKNOWN))[1]
-        found[group.label] = _shade(base, same.index(group.label), len(same))
-    return found
+    return {
+        group.label: _shade(_LOOKS.get(group.method, ("", _UNKNOWN))[1], group.number) for group in groups
+    }
 
 
-def _shade(colour: str, number: int, count: int) -> str:
-    """The colour itself for the first of several, and for the others from darker to lighter ones."""
+def _shade(colour: str, number: int) -> str:
+    """The colour itself for the first group of a method, and darker, lighter and duller ones for others."""
     if number == 0:
         return colour
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
-    lightness = 0.28 + 0.36 * (number - 1) / max(count - 2, 1)
-    parts = colorsys.hls_to_rgb(hue + 0.04 * number, lightness, saturation)
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    lighter, fuller = _SHADES[(number - 1) % len(_SHADES)]
+    parts = colorsys.hls_to_rgb(hue, min(max(lightness * lighter, 0.15), 0.8), min(saturation * fuller, 1.0))
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)

@@ -18,9 +18,9 @@ from cenie.report.runs import Group, group_runs, open_runs
 from cenie.run.directory import RunDirectoryError
 
 PAGE = "index.html"
-_PLAYED_BYTES = 2**28
+_PLAYED_BYTES = 2**27
 """Of the records of levels of all runs together so much is read, and of each at least and at most these."""
-_FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**20, 2**24
+_FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**19, 2**24
 
 
 @dataclass(frozen=True, eq=False)

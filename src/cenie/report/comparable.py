@@ -40,7 +40,7 @@ def _limited(sentences: Iterator[str]) -> list[str]:
 def _unfinished(runs: Sequence[LoggedRun]) -> Iterator[str]:
     for run in runs:
         if run.summary is None:
-            yield f"{run.path} is not finished: it is in curves, and elsewhere if no run of its kind is"
+            yield f"{run.path} is not finished: it counts only where no run of its kind is"
 
 
 def _not_exact(runs: Sequence[LoggedRun]) -> Iterator[str]:

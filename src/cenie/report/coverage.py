@@ -19,6 +19,8 @@ STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
 """The paper's checkpoints (1k, 10k, 20k and 30k updates) as parts of a run."""
 MOST_POINTS = 2000
 """Points of all methods together: the time of a t-SNE grows faster than they do."""
+MOST_RUNS = 5
+"""Of a method: more would add little to so few points, and take long to read."""
 POINTS_PER_CELL = 2.0
 _PERPLEXITY = 30.0
 
@@ -70,7 +72,7 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
     """
     # As many runs of each: where every run has a network of its own, more runs cover more.
     runs = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
-    fewest = min((count for count in runs if count), default=0)
+    fewest = min(MOST_RUNS, *(count for count in runs if count)) if any(runs) else 0
     found = [(group, *_points(group, fewest)) for group in groups]
     found = [each for each in found if len(each[1])]
     found = [each for each in found if each[1].shape[1] == found[0][1].shape[1]]
@@ -110,7 +112,7 @@ def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     for number, run in enumerate([run for run in group.runs if run.snapshots][:most]):
         for stage, cycle in enumerate(stages_of(run)):
             try:
-                snapshot = run.snapshot(cycle)
+                snapshot = run.snapshot(cycle, buffers=False)
             except RunDirectoryError:
                 continue
             values = None if snapshot is None else snapshot.points.get("values")
@@ -128,7 +130,7 @@ def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _updates(group: Group) -> tuple[int, ...]:
     """After how many updates the stages of the first run were."""
     run = group.runs[0]
-    snapshots = [run.snapshot(cycle) for cycle in stages_of(run)]
+    snapshots = [run.snapshot(cycle, buffers=False) for cycle in stages_of(run)]
     return tuple(snapshot.updates for snapshot in snapshots if snapshot is not None)
 
 

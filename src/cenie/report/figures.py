@@ -136,6 +136,7 @@ def aggregates(found: dict[str, dict[str, Estimate]], groups: Sequence[Group]) -
         axis.set_title("optimality gap ↓" if name == "optimality gap" else name)
         axis.set_yticks(range(len(groups)), [_name(group) for group in groups])
         axis.use_sticky_edges = False
+        axis.margins(x=0.08)
         axis.set_ylim(len(groups) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
     return figure

@@ -38,7 +38,7 @@ PLACES = 300
 """How many points a curve has, at most."""
 LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
 """The columns of the metrics that figures show."""
-_ROWS_AT_A_PLACE = 16
+_ROWS_AT_A_PLACE = 8
 _PLAYED_BYTES = 4 * 2**20
 _PLAYED_PLACES = 64
 _NOT_GROUPED_BY = ("seed", "run")
@@ -91,6 +91,33 @@ class Episodes:
     def checkpoints(self) -> list["Episodes"]:
         """The rows of each evaluation, the earliest first."""
         return [self.where(self.cycle == cycle) for cycle in np.unique(self.cycle)]
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Means of every evaluation on a suite: scores are [evaluations, levels].
+
+    A level that an evaluation has not played is NaN.
+    """
+
+    updates: np.ndarray
+    env_steps: np.ndarray
+    levels: tuple[str, ...]
+    scores: np.ndarray
+
+
+def progress_of(episodes: Episodes) -> Progress:
+    """The means of episodes of one suite, evaluation by evaluation."""
+    levels = tuple(episodes.levels())
+    cycles, first, moment = np.unique(episodes.cycle, return_index=True, return_inverse=True)
+    place = {name: number for number, name in enumerate(levels)}
+    cell = moment * len(levels) + np.array([place[name] for name in episodes.level.tolist()], np.int64)
+    size = len(cycles) * len(levels)
+    counts, sums = np.bincount(cell, minlength=size), np.bincount(cell, episodes.score, size)
+    means = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
+    return Progress(
+        episodes.updates[first], episodes.env_steps[first], levels, means.reshape(len(cycles), len(levels))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,26 +205,44 @@ class LoggedRun:
         """The snapshots by their cycles, the first one first."""
         return snapshots_of(self.files.snapshots)
 
-    def snapshot(self, cycle: int | None = None) -> Snapshot | None:
-        """The snapshot of a cycle, by default the last one that can be read; None if there is none."""
+    def snapshot(self, cycle: int | None = None, *, buffers: bool = True) -> Snapshot | None:
+        """The snapshot of a cycle, by default the last one that can be read; None if there is none.
+
+        Without `buffers` only its points are read.
+        """
         if cycle is not None:
-            return read_snapshot(self.snapshots[cycle]) if cycle in self.snapshots else None
+            path = self.snapshots.get(cycle)
+            return None if path is None else read_snapshot(path, buffers=buffers)
         for path in reversed(self.snapshots.values()):
             try:
-                return read_snapshot(path)
+                return read_snapshot(path, buffers=buffers)
             except RunDirectoryError:
                 continue
         return None
 
+    @functools.cached_property
+    def progress(self) -> dict[str, "Progress"]:
+        """The evaluations during training by suite: what `evaluations` comes to."""
+        return {suite: progress_of(self.evaluations.of(suite)) for suite in self.evaluations.suites()}
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Repetitions of one experiment: runs of a domain and a method that differ in their seeds only."""
+    """Repetitions of one experiment: runs of a domain and a method that differ in their seeds only.
+
+    `number` is its place among the groups of the method, so that it looks the same in every figure.
+    """
 
     domain: str
     method: str
     label: str
     runs: tuple[LoggedRun, ...]
+    number: int = 0
+
+    @property
+    def counted(self) -> tuple[LoggedRun, ...]:
+        """The finished runs, or all if none is."""
+        return tuple(run for run in self.runs if run.summary is not None) or self.runs
 
 
 @dataclass(frozen=True)
@@ -339,7 +384,8 @@ def _row_groups(path: Path, places: int) -> Iterator[list[dict[str, Any]]]:
                 return
             for place in range(places):
                 file.seek(size * place // places)
-                content = file.read((_ROWS_AT_A_PLACE + 1) * row)
+                # Two more, since the first and the last one are cut, and later rows may be longer.
+                content = file.read(int((_ROWS_AT_A_PLACE + 2) * row * 1.2))
                 # All but the first place begin somewhere within a line.
                 begin = content.find(b"\n") + 1 if place else 0
                 yield list(_json_rows(content[begin:]))[:_ROWS_AT_A_PLACE]
@@ -411,7 +457,9 @@ def group_runs(runs: Iterable[LoggedRun]) -> list[Group]:
         members = kinds[domain, method]
         labels = _labels([each[0] for each in members])
         named = sorted(zip(labels, members), key=lambda pair: (len(pair[0]), pair[0]))
-        result += [Group(domain, method, label, tuple(each)) for label, each in named]
+        result += [
+            Group(domain, method, label, tuple(each), number) for number, (label, each) in enumerate(named)
+        ]
     return result
 
 

@@ -108,28 +108,29 @@ class Curve:
 
 
 def evaluation_curves(
-    group: Group, suite: str, *, over: str = "updates", level: str | None = None, column: str = "score"
+    group: Group, suite: str, *, over: str = "updates", level: str | None = None
 ) -> Curve | None:
-    """The score on a suite (or on a level of it) during training; None if it was not evaluated twice."""
+    """The score on a suite (or on a level of it) during training; None if it was not evaluated twice.
+
+    The score of a suite is the mean over its levels.
+    """
     lines = []
-    for run in group.runs:
-        episodes = run.evaluations.of(suite)
-        if level is not None:
-            episodes = episodes.where(episodes.level == level)
-        # Checkpoints by their cycle; the score of a suite is the mean over its levels.
-        points = [
-            (float(getattr(each, over)[0]), np.mean(list(each.level_means(column).values())))
-            for each in episodes.checkpoints()
-        ]
-        if len(points) > 1:
-            lines.append(np.array(points).T)
+    for run in group.counted:
+        progress = run.progress.get(suite)
+        if progress is None or level not in (None, *progress.levels):
+            continue
+        chosen = slice(None) if level is None else [progress.levels.index(level)]
+        scores = progress.scores[:, chosen].mean(axis=1)
+        known = np.isfinite(scores)
+        if known.sum() > 1:
+            lines.append(np.array([getattr(progress, over)[known], scores[known]], float))
     return mean_curve(group.label, lines)
 
 
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
     """A column of the metrics during training; None if no run has it."""
     lines = []
-    for run in group.runs:
+    for run in group.counted:
         columns = run.metrics
         if name not in columns:
             continue

@@ -120,10 +120,13 @@ def snapshots_of(directory: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def read_snapshot(path: Path) -> Snapshot:
-    """A snapshot. Raises `RunDirectoryError` with the reason if the file is damaged or is none."""
+def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
+    """A snapshot. Raises `RunDirectoryError` with the reason if the file is damaged or is none.
+
+    Without `buffers` only the points are unpacked, which takes a fraction of the time.
+    """
     try:
-        arrays = _read_archive(path)
+        arrays = _read_archive(path, () if buffers else ("buffer",))
         cycle, updates = (int(arrays.pop(name)) for name in ("cycle", "updates"))
         match = _SNAPSHOT.fullmatch(path.name)
         if match is not None and int(match[1]) != cycle:
@@ -135,8 +138,8 @@ def read_snapshot(path: Path) -> Snapshot:
     for name, array in arrays.items():
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = array
-    buffers = [parts[name] for name in map(buffer_name, range(len(parts))) if name in parts]
-    return Snapshot(cycle, updates, parts.get("points", {}), tuple(buffers))
+    stored = [parts[name] for name in map(buffer_name, range(len(parts))) if name in parts]
+    return Snapshot(cycle, updates, parts.get("points", {}), tuple(stored))
 
 
 def buffer_name(number: int) -> str:
@@ -190,13 +193,18 @@ def _archive(arrays: Mapping[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def _read_archive(path: Path) -> dict[str, np.ndarray]:
+def _read_archive(path: Path, without: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays of an archive, but for those whose names begin with one of these texts."""
     with zipfile.ZipFile(io.BytesIO(read_limited(path, _LARGEST_FILE))) as archive:
         members = archive.infolist()
         # Checked before anything is unpacked: a small file can hold a very large one.
         if sum(member.file_size for member in members) > _LARGEST_CONTENT:
             raise ValueError(f"its content is larger than {_LARGEST_CONTENT} bytes")
-        return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+        return {
+            member.filename.removesuffix(".npy"): _array(archive.read(member))
+            for member in members
+            if not member.filename.startswith(without)
+        }
 
 
 def _array(content: bytes) -> np.ndarray:
