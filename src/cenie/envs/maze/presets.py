@@ -81,9 +81,9 @@ PRESETS: dict[str, dict[str, Any]] = {
             "size": 64,
             "codes": (2, 8, 10),  # object codes of wall, goal and start
         },
-        # Each step has one purpose, as published for PAIRED: where the first action sets the number of walls, a
-        # designer does not know which of its tiles is the goal, and learned nothing within minutes. Paid by
-        # utility it loses its entropy before it learns anything (docs/methods/paired.md).
+        # Each step has one purpose, as published for PAIRED: where the first action sets the number of walls,
+        # a designer does not know which of its tiles is the goal, and learned nothing within minutes. Paid
+        # by utility it loses its entropy before it learns anything (docs/methods/paired.md).
         "teacher.replaces": "blocks25",
         "teacher.designer.paid": "rank",
         "teacher.designer.network.memory_size": 64,
