@@ -75,6 +75,8 @@ DESIGNERS = {
         "teacher.designer.network.head_size": 8,
         "teacher.designer.ppo.epochs": 1,
         "teacher.designer.ppo.minibatches": 2,
+        "teacher.designer.ppo.entropy_coef": 0.005,
+        "teacher.designer.paid": "utility",
     },
     "walker": {"teacher.designer.network.hidden_sizes": (8,), "teacher.designer.ppo.epochs": 1},
     "racing": {

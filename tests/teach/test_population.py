@@ -18,7 +18,7 @@ from cenie.student.returns import initial_scale
 from cenie.teach.cycle import state_shapes
 from cenie.teach.methods import PoetTeacher
 from cenie.teach.played import Outcomes
-from cenie.teach.population import ADAPT, LEARN, SCOUT, TRY, PoetSource
+from cenie.teach.population import ADAPT, LEARN, SCOUT, TRY, PoetSource, PoetState
 from cenie.teach.recipes import curriculum
 from tests.tiny import tiny
 
@@ -87,11 +87,11 @@ def return_of(skill, x):
 
 @dataclasses.dataclass
 class Cycle:
-    before: object
+    before: PoetState
     player: StudentState
     levels: dict
     columns: np.ndarray
-    after: object
+    after: PoetState
     metrics: dict
 
     @property
@@ -332,7 +332,8 @@ def test_a_level_without_a_completed_episode_is_outside_of_every_criterion():
     poet = source(criterion=(-1e6, 1e6), reproduce_at=-1e9)
     state = poet.with_student(poet.init(jax.random.key(0)), student())
     nothing = jnp.zeros(COLUMNS)
-    unfinished = (Outcomes(*[jnp.zeros(COLUMNS, jnp.int32)] * 2, nothing, nothing - jnp.inf, nothing),)
+    none = jnp.zeros(COLUMNS, jnp.int32)
+    unfinished = (Outcomes(none, none, nothing, nothing - jnp.inf, nothing),)
     for _ in range(10):
         _, proposal = poet.propose(state, jax.random.key(1), COLUMNS)
         state, _ = poet.learn(state, proposal, unfinished, jax.random.key(1))

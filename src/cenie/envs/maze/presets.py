@@ -81,6 +81,11 @@ PRESETS: dict[str, dict[str, Any]] = {
             "size": 64,
             "codes": (2, 8, 10),  # object codes of wall, goal and start
         },
+        # Each step has one purpose, as published for PAIRED: where the first action sets the number of walls,
+        # a designer does not know which of its tiles is the goal, and learned nothing within minutes. Paid
+        # by utility it loses its entropy before it learns anything (docs/methods/paired.md).
+        "teacher.replaces": "blocks25",
+        "teacher.designer.paid": "rank",
         "teacher.designer.network.memory_size": 64,
         "teacher.designer.network.forget_bias": 1.0,
         # Paid for its walls, with noise, a designer learned to build them in 160 updates; with a lambda of
@@ -89,7 +94,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.designer.ppo.gae_lambda": 1.0,
         "teacher.designer.ppo.epochs": 4,
         "teacher.designer.ppo.minibatches": 4,
-        "teacher.designer.ppo.entropy_coef": 0.005,
+        "teacher.designer.ppo.entropy_coef": 0.01,
         **_RETURNS,
         **_POET,
         **QUICK_POPULATION,
