@@ -156,7 +156,7 @@ def _start_line(track: Track) -> Float[np.ndarray, "2 2"]:
 
 
 def _paint_line(
-    pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[float, ...], width: float
+    pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[int | float, ...], width: float
 ) -> None:
     """A line of so many pixels' width from one place to another, with round ends."""
     (ax, bx), (ay, by) = view.pixels_of(ends.T)
@@ -191,7 +191,7 @@ def _within(pixels: np.ndarray, places: Any, axis: int, reach: float) -> slice:
     return slice(min(max(first, 0), limit), max(min(last, limit), min(max(first, 0), limit)))
 
 
-def _cover(pixels: np.ndarray, distance: np.ndarray, colour: tuple[float, ...]) -> None:
+def _cover(pixels: np.ndarray, distance: np.ndarray, colour: tuple[int | float, ...]) -> None:
     """Paint where the distance to a shape is negative, and its edge in part."""
     cover = np.clip(0.5 - distance, 0.0, 1.0)[..., None]
     pixels += cover * (np.asarray(colour, np.float32) - pixels)
