@@ -7,11 +7,14 @@ most a texel at edges. The digits of the score are left out.
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt16
 
 from cenie.envs.racing.car import (
@@ -117,13 +120,50 @@ def frame(
 def frame_colours(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> Int32[Array, "size size"]:
-    """The same, each pixel in one number."""
+    """The same, each pixel in one number.
+
+    On a CPU the frames of a batch are drawn one after the other. A loop is given arrays; drawn all at once,
+    XLA would compute for each pixel anew which tiles were touched in the step before.
+    """
+    if jax.default_backend() != "cpu":
+        return _colours(config, view, car, touched)
+    draw = custom_vmap(partial(_colours, config))
+
+    @draw.def_vmap
+    def draw_all(size: int, is_batched: list[Any], *arguments: Any) -> tuple[Array, bool]:
+        # A texture is too large to be cut out of those of all lanes.
+        whole = isinstance(arguments[0], Texture) and is_batched[0].numbers
+
+        def draw_lane(lane: Int32[Array, ""]) -> Int32[Array, "size size"]:
+            own = jax.tree.map(
+                lambda batched, leaf: leaf[lane] if batched and not (whole and leaf.ndim == 3) else leaf,
+                tuple(is_batched),
+                arguments,
+            )
+            return _colours(config, *own, lane=lane)
+
+        return jax.lax.map(draw_lane, jnp.arange(size)), True
+
+    return draw(view, car, touched)
+
+
+def _colours(
+    config: RacingConfig,
+    view: View,
+    car: Car,
+    touched: Bool[Array, " t"],
+    lane: Int32[Array, ""] | None = None,
+) -> Int32[Array, "size size"]:
+    """One frame; where the view has the textures of several, that of a lane."""
     size = config.frame_size
     wx, wy = _window_of_pixels(size)
     shown = int(np.sum(wy >= BAR_HEIGHT))
     place, cos, sin = _camera(car)
     x, y = _world(wx, wy[:shown, None], place, cos, sin)
-    numbers = _road(view, x, y, (shown, size), place, cos, sin)
+    if isinstance(view, Texture):
+        numbers = _looked_up(view, x, y, lane)
+    else:
+        numbers = _drawn(view, (shown, size), place, cos, sin)
     above = jnp.where(numbers > 0, _road_colours(numbers, touched), _field(x, y, view.playfield))
     # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.
     picture = jnp.zeros((size, size), jnp.int32)
@@ -154,17 +194,22 @@ def _world(wx: np.ndarray, wy: np.ndarray, place: Array, cos: Array, sin: Array)
     return place[0] + cos * right + sin * up, place[1] - sin * right + cos * up
 
 
-def _road(
-    view: View, x: Array, y: Array, shape: tuple[int, int], place: Array, cos: Array, sin: Array
+def _looked_up(view: Texture, x: Array, y: Array, lane: Int32[Array, ""] | None) -> UInt16[Array, "h w"]:
+    """1 + the number of the shape of the road at each place; 0 where there is none."""
+    size = view.numbers.shape[-1]
+    scale = size / (2.0 * view.extent)
+    column, row = (jnp.floor((at + view.extent) * scale).astype(jnp.int32) for at in (x, y))
+    within = (column >= 0) & (column < size) & (row >= 0) & (row < size)
+    at = jnp.where(within, size * row + column, 0)
+    textures = view.numbers.reshape(-1, size * size)
+    found = textures.at[0 if lane is None or len(textures) == 1 else lane, at].get(mode="promise_in_bounds")
+    return jnp.where(within, found, 0)
+
+
+def _drawn(
+    view: Drawing, shape: tuple[int, int], place: Array, cos: Array, sin: Array
 ) -> UInt16[Array, "h w"]:
-    """1 + the number of the shape of the road at each pixel; 0 where there is none."""
-    if isinstance(view, Texture):
-        size = view.numbers.shape[-1]
-        column, row = (jnp.floor((at + view.extent) * (size / (2.0 * view.extent))) for at in (x, y))
-        within = (column >= 0) & (column < size) & (row >= 0) & (row < size)
-        at = jnp.where(within, size * row + column, 0.0).astype(jnp.int32)
-        found = view.numbers.reshape(-1).at[at].get(mode="promise_in_bounds")
-        return jnp.where(within, found, 0)
+    """The same, by drawing the shapes in view."""
     height, width = shape
     east, north = view.quads[0] - place[0], view.quads[1] - place[1]
     wx = CAR_PLACE[0] + SCALE * (cos * east - sin * north)
