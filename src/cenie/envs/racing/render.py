@@ -174,7 +174,7 @@ def _paint_car(pixels: np.ndarray, view: _View, place: np.ndarray, angle: float)
     for corners in HULL:
         turned = corners @ np.array([(cos, sin), (-sin, cos)]) * _CAR_SIZE + np.asarray(place, np.float64)
         cx, cy = view.pixels_of(turned.T)
-        columns, rows = _within(pixels, cx, 1, 2), _within(pixels, cy, 0, 2)
+        columns, rows = _within(pixels, cx, 1, 2.0), _within(pixels, cy, 0, 2.0)
         x, y = np.arange(columns.start, columns.stop) + 0.5, np.arange(rows.start, rows.stop)[:, None] + 0.5
         area = np.sum(np.roll(cx, 1) * cy - np.roll(cy, 1) * cx)
         outside = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf)
