@@ -2,8 +2,8 @@
 
     python examples/drive_circuits.py [--top-speed 60] [--cornering 55] [--braking 30]
 
-The table has, for each circuit, the physics steps of a lap without a time limit, the return of that lap, and what
-the same drive had earned when the time limit of the paper was over, with its score on the paper's scale.
+The table has, for each circuit, the physics steps of a lap without a time limit, the return of that lap, and
+what the same drive had earned when the time limit of the paper was over, with its score on the paper's scale.
 """
 
 import argparse

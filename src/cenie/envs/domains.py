@@ -59,10 +59,10 @@ class DomainEntry:
     `presets` named sets of settings by their dotted paths (see `settings.Where`), the first of which is the
     usual one. `edits` says whether levels can be edited, `tasks` whether they are points of a box; `design`
     derives from an instance what a designer in the place of a generator sees and does, if levels can be
-    designed. `suite_file` is the `module:function` that checks a file of held-out levels by its name and
-    content, without JAX, if there are such files (`Domain.suite_of_file` makes a suite of one). `xla_flags`
-    make its programs faster on a CPU; the command line passes them to XLA, which reads them once for the
-    whole process.
+    designed. `suite_file`, a function or its `module:function`, checks a file of held-out levels by its name
+    and content (those of the library without JAX), if there are such files; `Domain.suite_of_file` makes a
+    suite of one. `xla_flags` make its programs faster on a CPU; the command line passes them to XLA, which
+    reads them once for the whole process.
     """
 
     summary: str
@@ -76,7 +76,7 @@ class DomainEntry:
     tasks: bool = True
     spec: Callable[[Any], DomainSpec] = spec_of_settings
     design: Callable[[Any, str], DesignSpec] | None = None
-    suite_file: str | None = None
+    suite_file: str | Callable[[str, str], Any] | None = None
     xla_flags: tuple[str, ...] = ()
 
     def build(self, settings: Any) -> Any:
@@ -89,7 +89,8 @@ class DomainEntry:
         """Raise `ValueError` with the reason if this is no file of held-out levels."""
         if self.suite_file is None:
             raise ValueError("this domain reads no levels from files")
-        _named(self.suite_file)(name, content)
+        check = _named(self.suite_file) if isinstance(self.suite_file, str) else self.suite_file
+        check(name, content)
 
 
 def _named(reference: str) -> Callable[..., Any]:

@@ -90,6 +90,7 @@ def _entry(domain: Domain, settings: type, build: Callable[[Any], Domain]) -> Do
         presets=domain.presets or {"default": _ANY_DOMAIN},
         edits=domain.edit is not cannot_edit,
         tasks=domain.tasks is not None,
+        suite_file=domain.suite_of_file,
         spec=lambda settings: domain_spec(build(settings)),
         design=None
         if domain.design is None

@@ -49,6 +49,7 @@ def repeated() -> Play:
     return Play(dataclasses.replace(SMALL, action_repeat=8, green="never"))
 
 
+@pytest.mark.slow  # it is compiled a dozen times
 def test_it_is_an_environment():
     """Spaces, purity, and episodes that end in time; control points and circuits alike."""
     config = dataclasses.replace(SMALL, time_limit=80, green="observed")

@@ -101,10 +101,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.priority.temperature": 1.0,
         "teacher.novelty.coverage.reg": 1e-1,
         "run.suite": "bezier",
-        "run.evaluate_every": 25,
+        "run.evaluate_every": 100,
         "run.episodes": 1,
         "run.final_episodes": 3,
-        "run.checkpoint_every": 25,
+        "run.checkpoint_every": 50,
     },
     "paper": {
         "updates": 2750,

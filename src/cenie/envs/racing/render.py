@@ -25,7 +25,7 @@ Picture = UInt8[np.ndarray, "height width 3"]
 _GRASS, _LIGHT_GRASS = (104, 176, 96), (114, 188, 104)
 _ROAD, _EDGE = (92, 94, 100), (236, 236, 230)
 _KERBS = ((250, 250, 250), (214, 54, 48))
-_START, _CAR = (250, 250, 250), (204, 30, 30)
+_START, _CAR = (250.0, 250.0, 250.0), (204.0, 30.0, 30.0)
 _SPEEDS = np.array(
     [(48, 18, 130), (40, 110, 220), (30, 190, 170), (150, 220, 60), (250, 200, 40), (240, 60, 30)]
 )
@@ -174,7 +174,7 @@ def _paint_car(pixels: np.ndarray, view: _View, place: np.ndarray, angle: float)
     for corners in HULL:
         turned = corners @ np.array([(cos, sin), (-sin, cos)]) * _CAR_SIZE + np.asarray(place, np.float64)
         cx, cy = view.pixels_of(turned.T)
-        columns, rows = _within(pixels, cx, 1, 2), _within(pixels, cy, 0, 2)
+        columns, rows = _within(pixels, cx, 1, 2.0), _within(pixels, cy, 0, 2.0)
         x, y = np.arange(columns.start, columns.stop) + 0.5, np.arange(rows.start, rows.stop)[:, None] + 0.5
         area = np.sum(np.roll(cx, 1) * cy - np.roll(cy, 1) * cx)
         outside = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf)
