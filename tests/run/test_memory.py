@@ -98,6 +98,13 @@ def test_every_kind_of_coverage_is_reckoned(kind: str) -> None:
     assert all(need.size > 0 for need in training_needs(config))
 
 
+def test_what_levels_are_prepared_to_counts() -> None:
+    config = preset("racing", "dr", "paper", {"env.texel": 0.02})
+    (problem,) = memory_problems(training_needs(config), GB)
+    assert problem.path == "student.num_levels, env"
+    assert problem.message.startswith("the prepared levels takes 11.8 GB")
+
+
 def test_a_run_may_be_evaluated_where_it_could_not_be_trained() -> None:
     config = preset("maze", "dr", "quick", {"student.num_levels": 1_000_000})
     assert memory_problems(training_needs(config), GB) != []

@@ -79,8 +79,9 @@ def training_needs(config: Config) -> Iterator[Need]:
     # Those of all students are told of together; features are kept of the first one's only.
     size = steps * (len(config.students) * step_bytes + _FLOAT_BYTES * features)
     yield Need(size, "a rollout", fields)
-    size = student.num_levels * config.domain_spec.prepared_bytes
-    yield Need(size, "the prepared levels", ("student.num_levels", "env"))
+    if config.domain_spec.prepared_bytes:
+        size = student.num_levels * config.domain_spec.prepared_bytes
+        yield Need(size, "the prepared levels", ("student.num_levels", "env"))
     minibatch = Need(_minibatch_bytes(student, sizes), "a minibatch", (*fields, *sizes.fields))
     designer = config.designer
     if designer is not None:

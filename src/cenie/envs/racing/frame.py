@@ -7,8 +7,6 @@ most a texel at edges. The digits of the score are left out.
 """
 
 import math
-from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -113,58 +111,24 @@ def frame(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> UInt8[Array, "size size 3"]:
     """The view of a car; tiles that it has touched are all of one grey."""
-    colours = frame_colours(config, view, car, touched)
+    colours = _held(frame_colours(config, view, car, touched))
     return jax.lax.bitcast_convert_type(colours, jnp.uint8)[..., :3]
 
 
 def frame_colours(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> Int32[Array, "size size"]:
-    """The same, each pixel in one number.
-
-    On a CPU the frames of a batch are drawn one after the other. A loop is given arrays; drawn all at once,
-    XLA would compute for each pixel anew which tiles were touched in the step before.
-    """
-    if jax.default_backend() != "cpu":
-        return _colours(config, view, car, touched)
-    draw = custom_vmap(partial(_colours, config))
-
-    @draw.def_vmap
-    def draw_all(size: int, is_batched: list[Any], *arguments: Any) -> tuple[Array, bool]:
-        # A texture is too large to be cut out of those of all lanes.
-        whole = isinstance(arguments[0], Texture) and is_batched[0].numbers
-
-        def draw_lane(lane: Int32[Array, ""]) -> Int32[Array, "size size"]:
-            own = jax.tree.map(
-                lambda batched, leaf: leaf[lane] if batched and not (whole and leaf.ndim == 3) else leaf,
-                tuple(is_batched),
-                arguments,
-            )
-            return _colours(config, *own, lane=lane)
-
-        return jax.lax.map(draw_lane, jnp.arange(size)), True
-
-    return draw(view, car, touched)
-
-
-def _colours(
-    config: RacingConfig,
-    view: View,
-    car: Car,
-    touched: Bool[Array, " t"],
-    lane: Int32[Array, ""] | None = None,
-) -> Int32[Array, "size size"]:
-    """One frame; where the view has the textures of several, that of a lane."""
+    """The same, each pixel in one number."""
     size = config.frame_size
     wx, wy = _window_of_pixels(size)
     shown = int(np.sum(wy >= BAR_HEIGHT))
     place, cos, sin = _camera(car)
     x, y = _world(wx, wy[:shown, None], place, cos, sin)
     if isinstance(view, Texture):
-        numbers = _looked_up(view, x, y, lane)
+        numbers = _looked_up(view, x, y)
     else:
         numbers = _drawn(view, (shown, size), place, cos, sin)
-    above = jnp.where(numbers > 0, _road_colours(numbers, touched), _field(x, y, view.playfield))
+    above = jnp.where(numbers > 0, _road_colours(numbers, _held(touched)), _field(x, y, view.playfield))
     # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.
     picture = jnp.zeros((size, size), jnp.int32)
     for first, part in ((0, above), (shown, _dashboard(wx, wy[shown:, None], car))):
@@ -194,15 +158,14 @@ def _world(wx: np.ndarray, wy: np.ndarray, place: Array, cos: Array, sin: Array)
     return place[0] + cos * right + sin * up, place[1] - sin * right + cos * up
 
 
-def _looked_up(view: Texture, x: Array, y: Array, lane: Int32[Array, ""] | None) -> UInt16[Array, "h w"]:
+def _looked_up(view: Texture, x: Array, y: Array) -> UInt16[Array, "h w"]:
     """1 + the number of the shape of the road at each place; 0 where there is none."""
     size = view.numbers.shape[-1]
     scale = size / (2.0 * view.extent)
     column, row = (jnp.floor((at + view.extent) * scale).astype(jnp.int32) for at in (x, y))
     within = (column >= 0) & (column < size) & (row >= 0) & (row < size)
     at = jnp.where(within, size * row + column, 0)
-    textures = view.numbers.reshape(-1, size * size)
-    found = textures.at[0 if lane is None or len(textures) == 1 else lane, at].get(mode="promise_in_bounds")
+    found = view.numbers.reshape(-1).at[at].get(mode="promise_in_bounds")
     return jnp.where(within, found, 0)
 
 
@@ -226,6 +189,22 @@ def _road_colours(numbers: UInt16[Array, "h w"], touched: Bool[Array, " t"]) -> 
     road = jnp.where(touched.at[tile].get(mode="promise_in_bounds"), _ROADS[0], fresh)
     kerb = jnp.where(tile % 2 == 0, _KERBS[0], _KERBS[1])
     return jnp.where(shape % 2 == 0, road, kerb)
+
+
+def _held(array: Array) -> Array:
+    """The same array, computed once for all that is made of it.
+
+    XLA on CPU would compute for every pixel anew which tiles the car touches, and pixels for each of their
+    colours. A branch keeps it from that, if the compiler does not know which way it always goes.
+    """
+    hold = custom_vmap(lambda array: array)
+
+    @hold.def_vmap
+    def hold_all(size: int, is_batched: list[bool], array: Array) -> tuple[Array, bool]:
+        always = array.reshape(-1)[0].astype(jnp.float32) > -1.0
+        return jax.lax.cond(always, lambda array: array, jnp.zeros_like, array), True
+
+    return hold(array)
 
 
 def _field(x: Array, y: Array, playfield: Array) -> Colours:

@@ -25,7 +25,7 @@ Picture = UInt8[np.ndarray, "height width 3"]
 _GRASS, _LIGHT_GRASS = (104, 176, 96), (114, 188, 104)
 _ROAD, _EDGE = (92, 94, 100), (236, 236, 230)
 _KERBS = ((250, 250, 250), (214, 54, 48))
-_START, _CAR = (250, 250, 250), (204, 30, 30)
+_START, _CAR = (250.0, 250.0, 250.0), (204.0, 30.0, 30.0)
 _SPEEDS = np.array(
     [(48, 18, 130), (40, 110, 220), (30, 190, 170), (150, 220, 60), (250, 200, 40), (240, 60, 30)]
 )
@@ -156,7 +156,7 @@ def _start_line(track: Track) -> Float[np.ndarray, "2 2"]:
 
 
 def _paint_line(
-    pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[float, ...], width: float
+    pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[int | float, ...], width: float
 ) -> None:
     """A line of so many pixels' width from one place to another, with round ends."""
     (ax, bx), (ay, by) = view.pixels_of(ends.T)
@@ -174,7 +174,7 @@ def _paint_car(pixels: np.ndarray, view: _View, place: np.ndarray, angle: float)
     for corners in HULL:
         turned = corners @ np.array([(cos, sin), (-sin, cos)]) * _CAR_SIZE + np.asarray(place, np.float64)
         cx, cy = view.pixels_of(turned.T)
-        columns, rows = _within(pixels, cx, 1, 2), _within(pixels, cy, 0, 2)
+        columns, rows = _within(pixels, cx, 1, 2.0), _within(pixels, cy, 0, 2.0)
         x, y = np.arange(columns.start, columns.stop) + 0.5, np.arange(rows.start, rows.stop)[:, None] + 0.5
         area = np.sum(np.roll(cx, 1) * cy - np.roll(cy, 1) * cx)
         outside = np.full(np.broadcast_shapes(x.shape, y.shape), -np.inf)
@@ -191,7 +191,7 @@ def _within(pixels: np.ndarray, places: Any, axis: int, reach: float) -> slice:
     return slice(min(max(first, 0), limit), max(min(last, limit), min(max(first, 0), limit)))
 
 
-def _cover(pixels: np.ndarray, distance: np.ndarray, colour: tuple[float, ...]) -> None:
+def _cover(pixels: np.ndarray, distance: np.ndarray, colour: tuple[int | float, ...]) -> None:
     """Paint where the distance to a shape is negative, and its edge in part."""
     cover = np.clip(0.5 - distance, 0.0, 1.0)[..., None]
     pixels += cover * (np.asarray(colour, np.float32) - pixels)
