@@ -13,6 +13,7 @@ from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
+from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.run.presets import preset
@@ -77,6 +78,35 @@ def test_damaged_records_are_named_and_passed_over(tmp_path):
     assert [frame["cycle"] for frame in data["curricula"][0]["frames"]] == [10, 30]
     assert sum("cycle-00000020" in line for line in data["skipped"]) == 1
     assert any("levels.csv" in line for line in data["skipped"])
+
+
+def test_nonsense_in_one_run_does_not_cost_the_others(tmp_path):
+    paths = [make_run(tmp_path / method, method) for method in ("plr-cenie", "plr-robust")]
+    file = paths[0] / "snapshots" / "cycle-00000030.npz"
+    arrays = dict(np.load(file))
+    np.savez(file, **{**arrays, "buffer/id": arrays["buffer/id"][:, None]})
+    (paths[1] / "metrics.jsonl").write_text(
+        '{"cycle": null}\n{"cycle": 1, "updates": "x", "solved": []}\n[]\n'
+    )
+    data = page_data(group_runs(open_runs(paths).runs), studio=PaintedStudio())
+    assert [data["runs"][each["run"]]["name"] for each in data["curricula"]] == ["plr-robust"]
+    assert any("the curriculum of" in line and "plr-cenie" in line for line in data["skipped"])
+
+
+def test_what_was_logged_is_averaged_over_the_runs_that_got_so_far(tmp_path):
+    paths = [make_run(tmp_path / f"run{seed}", seed=seed) for seed in range(2)]
+    for path, last, value in zip(paths, (100, 50), (0.25, 0.75)):
+        rows = [
+            {"cycle": at, "updates": at, "env_steps": at, "solved": value, "level/walls": at}
+            for at in range(last + 1)
+        ]
+        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = {each["name"]: each for each in training_data(group_runs(open_runs(paths).runs), [])}
+    assert set(made) == {"solved", "level/walls"}
+    (curve,) = made["solved"]["groups"]
+    assert curve["updates"][0] == 0
+    assert (curve["mean"][1], curve["low"][1], curve["high"][1]) == (0.5, 0.25, 0.75)
+    assert curve["mean"][-1] == 0.25
 
 
 def test_curves_and_levels_of_several_runs_have_intervals(tmp_path):

@@ -14,7 +14,6 @@ from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.runs import Group, LoggedRun
 from cenie.run.directory import RunDirectoryError, flat
-from cenie.settings import SettingsError
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
@@ -70,7 +69,11 @@ def page_data(
     for number, run in enumerate(chosen):
         say(f"page: {run.path} ({number + 1} of {len(chosen)})")
         share = _Share(limits, len(chosen), run in filmed)
-        made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
+        try:
+            made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
+        except Exception as error:  # Whatever stands in its files, the other runs are shown.
+            problems.append(f"the curriculum of {run.path} is left out: {type(error).__name__}: {error}")
+            continue
         if made is not None:
             curricula.append(made)
     return {
@@ -236,7 +239,7 @@ def _draw(
         if data["suite"] is not None:
             studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
             data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
-    except (SettingsError, RunDirectoryError, ValueError, OSError) as error:
+    except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
         missing = "episodes" if data["pictures"] else "pictures or episodes"
         data["noFilms"] = f"no {missing}: {error}"
 

@@ -39,7 +39,7 @@ def training_data(groups: Sequence[Group], problems: list[str]) -> list[dict[str
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number, group in enumerate(groups):
         curves = [_read(run, names, problems) for run in group.runs[:MOST_RUNS]]
-        curves = [curve for curve in curves if len(curve["updates"])]
+        curves = [curve for curve in curves if np.isfinite(curve["updates"]).any()]
         if not curves:
             continue
         places = np.linspace(0, max(float(np.nanmax(curve["updates"])) for curve in curves), PLACES)
