@@ -99,6 +99,8 @@ def _coverage(
         "the mean distance of a point to its nearest neighbour in the same run, coordinates standardised "
         "(mean and standard error over runs)."
     )
+    if len(found.clouds) > figures.MOST_ROWS:
+        caption += f" The first {figures.MOST_ROWS} methods are drawn."
     if printed:
         caption += (
             f" Paper: {reference.COVERAGE.what} after {reference.COVERAGE.budget}, another budget than here."
