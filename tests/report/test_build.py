@@ -1,13 +1,14 @@
 """A report has every figure and table that the runs allow, and a sentence in the place of every other."""
 
 import csv
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
 
 from cenie.report import reference, tables
 from cenie.report.build import write_report
-from cenie.report.coverage import cells_of, nearest_distance
+from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
 from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
 from cenie.report.desk import Desk, Options
@@ -134,7 +135,9 @@ def curriculum(directory, options=QUICK):
     """The items of the curriculum of the runs in a directory, by their titles."""
     groups = group_runs(open_runs([directory]).runs)
     desk = Desk(directory / "report", options, lambda line: None)
-    found = curriculum_items(desk, groups, groups[0].domain, limit=2**20)
+    coverage = Future()
+    coverage.set_result(measure_coverage(groups, most=options.points))
+    found = curriculum_items(desk, groups, groups[0].domain, limit=2**20, coverage=coverage)
     return {item.title: item for item in found}
 
 

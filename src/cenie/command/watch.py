@@ -16,6 +16,7 @@ from cenie.report.page.write import check_installed, open_studio
 from cenie.run.devices import show_devices
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.durable import explain
+from cenie.run.output import flush_streams
 from cenie.run.signals import GracefulStop
 from cenie.settings import Problem, SettingsError, setting
 
@@ -28,6 +29,10 @@ serves the page of runs on this machine only, and makes it anew while they go on
 --every SECONDS  how often to look for new results (10)
 --no-pictures    neither draw levels nor film the student, which takes some computing time beside the training
 """
+
+
+_LONG, _SHORT = 3600.0, 1.0
+"""Seconds between two looks at the clock, and that a picture may still take when somebody has enough."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,16 @@ def watch_command(arguments: list[str]) -> int:
         threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
         say(f"watch at {address_of(server)} (this machine only; Ctrl-C ends it)")
         sys.stdout.flush()
-        _look(watched, request, stop)
+        looking = threading.Thread(target=_look, args=(watched, request, stop), name="looking", daemon=True)
+        looking.start()
+        while not stop.wait(_LONG):
+            pass
         server.shutdown()
+        looking.join(_SHORT)
+    if looking.is_alive():
+        # It compiles something and would not hear of it for a while. Nothing is lost: it writes no file.
+        flush_streams()
+        os._exit(OK)
     return OK
 
 

@@ -6,21 +6,23 @@ logged becomes a sentence. Only pictures of levels load JAX, since domains draw 
 """
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from cenie.report import tables
 from cenie.report.appearance import group_title
 from cenie.report.comparable import comparability
+from cenie.report.coverage import measure_coverage
 from cenie.report.desk import Desk, Item, Options
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.run.directory import RunDirectoryError
 
 PAGE = "index.html"
-_PLAYED_BYTES = 2**27
+_PLAYED_BYTES = 2**26
 """Of the records of levels of all runs together so much is read, and of each at least and at most these."""
-_FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**19, 2**24
+_FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**18, 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +79,24 @@ def write_report(
     desk.table("runs", tables.run_rows(groups))
     fair = _PLAYED_BYTES // len(opened.runs)
     limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
+    names = dict.fromkeys(group.domain for group in groups)
+    parts = {domain: tuple(group for group in groups if group.domain == domain) for domain in names}
     domains = []
-    for domain in dict.fromkeys(group.domain for group in groups):
-        own = tuple(group for group in groups if group.domain == domain)
-        name = domain.replace(":", "-")
-        items = (
-            *suite_items(desk, own, name),
-            *curve_items(desk, own, name),
-            *curriculum_items(desk, own, name, limit=limit),
-        )
-        domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
+    # Coverage is reckoned while the figures before it are drawn; most of its time is not Python's.
+    with ThreadPoolExecutor(1) as pool:
+        coverage = {
+            domain: pool.submit(measure_coverage, own, most=options.points)
+            for domain, own in parts.items()
+            if options.coverage and len(own) > 1
+        }
+        for domain, own in parts.items():
+            name = domain.replace(":", "-")
+            items = (
+                *suite_items(desk, own, name),
+                *curve_items(desk, own, name),
+                *curriculum_items(desk, own, name, limit=limit, coverage=coverage.get(domain)),
+            )
+            domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
     desk.save("report.md", _markdown(domains, opened.skipped).encode())
     if desk.options.page:
         pictures = desk.options.pictures

@@ -1,12 +1,13 @@
 """What a report says of the curriculum: regret in the buffer, difficulty, coverage, and levels to look at."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 
 import numpy as np
 
 from cenie.report import figures, reference, stats, tables
 from cenie.report.appearance import group_title
-from cenie.report.coverage import Coverage, is_recurrent, measure_coverage
+from cenie.report.coverage import Coverage, is_recurrent
 from cenie.report.curriculum import LOW_REGRET, Chosen, compositions, low_regret_levels
 from cenie.report.desk import Desk, Item
 from cenie.report.runs import Group
@@ -17,12 +18,22 @@ _PICTURES = 3
 """So many levels of each kind are drawn at each stage."""
 
 
-def curriculum_items(desk: Desk, groups: Sequence[Group], domain: str, *, limit: int) -> Iterator[Item]:
-    """All of it; `limit` is how many bytes of the records of a run are read."""
+def curriculum_items(
+    desk: Desk,
+    groups: Sequence[Group],
+    domain: str,
+    *,
+    limit: int,
+    coverage: Future[Coverage | None] | None,
+) -> Iterator[Item]:
+    """All of it; `limit` is how many bytes of the records of a run are read.
+
+    `coverage` is being reckoned, if it was asked for and there are methods to compare.
+    """
     desk.progress(f"{domain}: curriculum")
     yield _total_regret(desk, groups, domain)
     yield from _compositions(desk, groups, domain, limit)
-    yield _coverage(desk, groups, domain)
+    yield _coverage(desk, groups, domain, coverage)
     yield _gallery(desk, groups, domain)
 
 
@@ -63,15 +74,17 @@ def _compositions(desk: Desk, groups: Sequence[Group], domain: str, limit: int) 
         yield Item(f"{title}: {scale.title}", caption, files)
 
 
-def _coverage(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+def _coverage(
+    desk: Desk, groups: Sequence[Group], domain: str, coverage: Future[Coverage | None] | None
+) -> Item:
     title = "State-action coverage"
     if not desk.options.coverage:
         return Item(title, "Left out, as asked for.")
-    if len(groups) < 2:
+    if coverage is None:
         return Item(title, "Coverage compares methods, and there is one only.")
     desk.progress(f"{domain}: coverage")
     try:
-        found = measure_coverage(groups, most=desk.options.points)
+        found = coverage.result()
     except ImportError:
         return Item(title, "It needs scikit-learn: pip install 'cenie[report]'.")
     if found is None:
@@ -86,6 +99,8 @@ def _coverage(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
         "the mean distance of a point to its nearest neighbour in the same run, coordinates standardised "
         "(mean and standard error over runs)."
     )
+    if len(found.clouds) > figures.MOST_ROWS:
+        caption += f" The first {figures.MOST_ROWS} methods are drawn."
     if printed:
         caption += (
             f" Paper: {reference.COVERAGE.what} after {reference.COVERAGE.budget}, another budget than here."

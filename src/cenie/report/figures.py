@@ -23,6 +23,8 @@ from cenie.report.stats import Estimate
 
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""
+MOST_ROWS = 8
+"""Of the figure of coverage; its table has all groups."""
 STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -222,12 +224,11 @@ def compositions(found: Sequence[Composition]) -> Figure:
     scale = found[0].scale
     figure, axes = _panels(len(found), 4, sharey=True)
     for each, axis in zip(found, axes):
-        width = each.ends[0]
-        bottom = np.zeros(len(each.ends))
-        for number in range(len(scale.names)):
-            part = np.nan_to_num(each.parts[:, number])
-            axis.bar(each.ends - width / 2, part, width, bottom, color=_class_colour(number), linewidth=0)
-            bottom += part
+        edges = np.concatenate([[0.0], each.ends])
+        parts = np.nan_to_num(each.parts.T)
+        steps = np.concatenate([parts, parts[:, -1:]], axis=1)
+        shades = [_class_colour(number) for number in range(len(scale.names))]
+        axis.stackplot(edges, steps, colors=shades, step="post", linewidth=0)
         axis.set_title(_name(each.group))
         axis.set_xlabel("updates")
         axis.set_ylim(0, 1)
@@ -248,14 +249,15 @@ def _class_colour(number: int) -> str:
 @_styled
 def coverage_evolution(found: Coverage) -> Figure:
     """A row for each group and a column for each stage: the joint plane, with what was covered so far."""
-    groups = [cloud.group for cloud in found.clouds]
+    clouds = found.clouds[:MOST_ROWS]
+    groups = [cloud.group for cloud in clouds]
     looks = colours(groups)
     stages = found.covered.shape[1]
     rows = len(groups)
     size = min(WIDTH / stages, 1.7)
     figure = Figure(figsize=(size * stages + 0.5, size * rows), layout="constrained")
     axes = figure.subplots(rows, stages, squeeze=False, sharex=True, sharey=True)
-    for row, cloud in enumerate(found.clouds):
+    for row, cloud in enumerate(clouds):
         for stage in range(stages):
             axis = axes[row, stage]
             seen = cloud.plane[cloud.stage <= stage]

@@ -32,12 +32,16 @@ SLOWEST, FASTEST, SECONDS = 6.0, 25.0, 6.0
 
 @dataclass(frozen=True)
 class Film:
-    """An episode in pictures of equal size, and how it went. `frames_at` are the steps that are shown."""
+    """An episode in pictures of equal size, and how it went. `frames_at` are the steps that are shown.
+
+    `shows_level` says whether each shows the whole level, and no camera follows the student.
+    """
 
     name: str
     frames: UInt8[np.ndarray, "time height width 3"]
     frames_at: list[int]
     episode: Episode
+    shows_level: bool = True
 
     @property
     def frames_per_second(self) -> float:
@@ -71,12 +75,13 @@ def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: i
 def film(domain: Domain, scene: Scene, episode: Episode, *, most_frames: int = MOST_FRAMES) -> Film:
     """The pictures of an episode: the first state, the last two, and what fits in between."""
     renderer = renderer_of(domain)
-    affordable = max(2, MOST_BYTES // renderer.level(scene.level).nbytes)
+    picture = renderer.level(scene.level)
+    affordable = max(2, MOST_BYTES // picture.nbytes)
     states = len(jax.tree.leaves(episode.states)[0])
     stride = math.ceil(states / min(most_frames, affordable))
     shown = sorted({*range(0, states, stride), max(0, states - 2), states - 1})
     frames = renderer.episode(scene.level, jax.tree.map(lambda leaf: leaf[shown], episode.states))
-    return Film(scene.name, frames, shown, episode)
+    return Film(scene.name, frames, shown, episode, shows_level=frames.shape[1:] == picture.shape)
 
 
 def last_look(domain: Domain, scene: Scene, episode: Episode) -> Picture:

@@ -8,6 +8,7 @@ must not fail because one of them was killed.
 import csv
 import functools
 import io
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -388,7 +389,7 @@ def _row_groups(path: Path, places: int) -> Iterator[list[dict[str, Any]]]:
                 content = file.read(int((_ROWS_AT_A_PLACE + 2) * row * 1.2))
                 # All but the first place begin somewhere within a line.
                 begin = content.find(b"\n") + 1 if place else 0
-                yield list(_json_rows(content[begin:]))[:_ROWS_AT_A_PLACE]
+                yield list(itertools.islice(_json_rows(content[begin:]), _ROWS_AT_A_PLACE))
     except FileNotFoundError:
         return
     except OSError as error:

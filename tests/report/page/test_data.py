@@ -209,6 +209,7 @@ def test_drawings_are_exact_and_photographs_small():
     assert _opened(data_uri(few)).tolist() == few.tolist()
     assert len(data_uri(many)) < many.size
     strip = a_film(frames=7)
+    assert strip["showsLevel"]
     assert (strip["count"], strip["steps"][-1], strip["length"]) == (7, 6, 6)
     pixels = _opened(strip["source"])
     at = 5

@@ -291,12 +291,11 @@
     cardShown = now;
     const parts = [make("h3", {}, nameOf(made, at))];
     if (film) parts.push(new Player(film, nameOf(made, at), { autoplay }).root);
-    if (drawing) {
+    /* Where a film shows the whole level, its picture says no more; where a camera follows the student, it does. */
+    if (drawing && !film?.showsLevel) {
       const image = picture(drawing, nameOf(made, at));
       image.className = "screen";
       parts.push(image);
-      /* Where a film shows the whole level, its picture says no more; where a camera follows the student, it does. */
-      if (film) image.addEventListener("load", () => { image.hidden = image.naturalWidth / image.naturalHeight < 1.5 * film.width / film.height; });
     }
     if (!frame.levels.includes(at)) parts.push(make("p", { class: "hint" }, "It is not in the buffer at this moment."));
     parts.push(numbers(facts(made, frame, at)));

@@ -168,6 +168,7 @@ def frame_strip(film: films.Film) -> dict[str, Any]:
         "height": height,
         "columns": columns,
         "count": count,
+        "showsLevel": film.shows_level,
         "fps": one(film.frames_per_second),
         "steps": film.frames_at,
         "solved": film.episode.solved,
