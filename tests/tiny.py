@@ -75,6 +75,7 @@ DESIGNERS = {
         "teacher.designer.network.head_size": 8,
         "teacher.designer.ppo.epochs": 1,
         "teacher.designer.ppo.minibatches": 2,
+        "teacher.designer.ppo.learning_rate": 3e-3,
         "teacher.designer.ppo.entropy_coef": 0.005,
         "teacher.designer.paid": "utility",
     },
