@@ -102,7 +102,7 @@ def shrunk(picture: UInt8[np.ndarray, "*time height width 3"], side: int) -> np.
     return picture[..., step // 2 :: step, step // 2 :: step, :]
 
 
-def sheet_png(pictures: Sequence[Picture], columns: int) -> bytes:
+def sheet_png(pictures: Sequence[UInt8[np.ndarray, "_ _ 3"]], columns: int) -> bytes:
     """Pictures side by side, as a PNG file."""
     return png_bytes(sheet(pictures, columns))
 
