@@ -184,7 +184,7 @@ def _paint_car(pixels: np.ndarray, view: _View, place: np.ndarray, angle: float)
         _cover(pixels[rows, columns], outside, _CAR)
 
 
-def _within(pixels: np.ndarray, places: Any, axis: int, reach: float) -> slice:
+def _within(pixels: np.ndarray, places: Any, axis: int, reach: int | float) -> slice:
     """The rows or columns around some places, as far as they are in the picture."""
     limit = pixels.shape[axis]
     first, last = int(np.min(places) - reach), int(np.max(places) + reach) + 1
