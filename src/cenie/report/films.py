@@ -18,7 +18,8 @@ from cenie.run.evaluate import Episode, record_episodes
 from cenie.run.opened import Run
 from cenie.student.networks import Network
 
-Picture = UInt8[np.ndarray, "height width 3"]
+Picture = UInt8[np.ndarray, "_ _ 3"]
+"""Pictures side by side may have different sizes, so that these have no names."""
 
 MOST_FRAMES = 400
 """Pictures of one film; of longer episodes every second state is shown, or every third, ..."""
