@@ -23,6 +23,7 @@ _LOOKS = {
     "diplr-dagger": ("DIPLR†", "#e6d27a"),
     "accel-diplr": ("ACCEL-DIPLR", "#8a6d00"),
     "accel-diplr-dagger": ("ACCEL-DIPLR†", "#bfae6b"),
+    "poet": ("POET", "#7b2cbf"),
     "plr-poet": ("PLR-POET", "#5e60ce"),
     "accel-poet": ("ACCEL-POET", "#3a0ca3"),
     "plr-epoet": ("PLR-EPOET", "#90a0f0"),

@@ -26,6 +26,7 @@ _METHODS: dict[str, dict[str, str]] = {
     "repaired": _PAIRED | {"jiang2021replay": "REPAIRED"},
     "sfl": {"rutherford2024no": "SFL: sampling for learnability"},
     "alp-gmm": {"portelas2019teacher": "ALP-GMM"},
+    "poet": {"wang2019poet": "POET"},
     "traced": _ACCEL | {"cho2026traced": "TRACED"},
 }
 _NOVELTIES = {
