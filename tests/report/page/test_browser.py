@@ -124,16 +124,29 @@ class Page:
         return ActionChains(self.driver).move_to_element_with_offset(self.at("scatter"), across, down)
 
     def point_at(self, place):
-        """Point at a dot until its level is shown: on a busy machine a plot may not listen at first."""
+        """Point at a dot until its level is shown."""
+        self._until(
+            lambda: self.at("tip").is_displayed(),
+            self.move_to(place).move_by_offset(1, 0).move_by_offset(-1, 0),
+        )
 
-        def shown():
-            self.move_to(place).move_by_offset(1, 0).move_by_offset(-1, 0).perform()
+    def click(self, place):
+        """Click at a dot until the episode on its level is there to be played; what plays it."""
+        player = By.CSS_SELECTOR, "#card .player"
+        self._until(lambda: self.driver.find_elements(*player), self.move_to(place).click())
+        return self.driver.find_element(*player)
+
+    def _until(self, condition, actions):
+        """Act again if nothing happens: on a busy machine a plot may not listen at first."""
+
+        def done():
+            actions.perform()
             try:
-                return self.wait(lambda: self.at("tip").is_displayed(), seconds=3)
+                return self.wait(condition, seconds=5)
             except TimeoutException:
                 return False
 
-        self.wait(shown, seconds=60)
+        self.wait(done, seconds=60)
 
     def filmed(self):
         """The place of a dot whose level has an episode, away from all others."""
@@ -189,10 +202,7 @@ def test_pointing_at_a_dot_shows_its_level(desktop):
 
 
 def test_a_click_plays_the_students_episode(desktop):
-    place = desktop.filmed()
-    desktop.point_at(place)
-    desktop.move_to(place).click().perform()
-    player = desktop.wait(lambda: desktop.driver.find_element(By.CSS_SELECTOR, "#card .player"))
+    player = desktop.click(desktop.filmed())
     desktop.wait(lambda: player.get_attribute("data-state") == "playing")
     seen = player.get_attribute("data-frame")
     desktop.wait(lambda: player.get_attribute("data-frame") != seen)
@@ -295,8 +305,7 @@ def test_those_who_want_calm_get_no_motion(browser, page):
     opened = Page(browser, page)
     features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    opened.move_to(opened.filmed()).click().perform()
-    player = opened.wait(lambda: browser.find_element(By.CSS_SELECTOR, "#card .player"))
+    player = opened.click(opened.filmed())
     assert player.get_attribute("data-state") == "paused"
     player.find_element(By.TAG_NAME, "button").click()
     assert player.get_attribute("data-state") == "playing"
@@ -368,8 +377,7 @@ def test_it_fits_on_a_phone(browser, page):
         for name in ("scatter", "card")
     )
     assert card > plot + 300
-    opened.move_to(opened.filmed()).click().perform()
-    opened.wait(lambda: browser.find_elements(By.CSS_SELECTOR, "#card .player"))
+    opened.click(opened.filmed())
     assert opened.complaints() == []
 
 
