@@ -53,7 +53,7 @@ CASES = {
     "no domain": Case("train", "train: expected DOMAIN METHOD"),
     "no method": Case("train maze", "train: expected DOMAIN METHOD"),
     "three words": Case("train maze dr now", "train: expected DOMAIN METHOD"),
-    "unknown domain": Case("train moon dr", "domain: must be one of maze, walker, got 'moon'"),
+    "unknown domain": Case("train moon dr", "domain: must be one of maze, walker, racing, got 'moon'"),
     "unknown method": Case("train maze magic", "method: must be one of dr"),
     "a domain of control characters": Case(["train", "\x1b[2J", "dr"], r"got '\x1b[2J'"),
     "unknown preset": Case("train maze dr --preset fast", "preset: must be one of quick, paper, dcd"),
@@ -200,7 +200,10 @@ CASES = {
         "teacher.novelty.highest_return", "0", "must be above lowest_return (0)", "plr-epoet"
     ),
     "an unknown distance": option(
-        "teacher.novelty.distance.kind", "euclid", "must be one of sliced, exact, got 'euclid'", "diplr"
+        "teacher.novelty.distance.kind",
+        "euclid",
+        "must be one of sliced, exact, entropic, got 'euclid'",
+        "diplr",
     ),
     "a setting of another novelty": option(
         "teacher.novelty.coverage.window", "8", "'teacher.novelty.coverage' is not a group", "diplr"
@@ -286,11 +289,11 @@ CONFIGS = {
     "too large": (json.dumps(GOOD) + " " * 2**20, "File too large"),
     "a list for the domain": (
         changed("domain", ["maze"]),
-        "domain: must be one of maze, walker, got ['maze']",
+        "domain: must be one of maze, walker, racing, got ['maze']",
     ),
     "an object for the method": (changed("method", {"a": 1}), "method: must be one of dr"),
     "a number for the method": (changed("method", 3), "method: must be one of dr"),
-    "no domain": (json.dumps({"method": "dr"}), "domain: must be one of maze, walker, got None"),
+    "no domain": (json.dumps({"method": "dr"}), "domain: must be one of maze, walker, racing, got None"),
     "another method's settings": (changed("method", "dr"), "teacher.score: unknown setting"),
     "a list for a group": (changed("env", []), "env: expected a group of settings, got []"),
     "nesting for a group": (
