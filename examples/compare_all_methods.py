@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 import cenie
 from cenie.teach.methods import METHODS
+from does_novelty_help import interval
 
 CHECKPOINTS = 5
 SUITE, EPISODES = "cenie8-sym", 2
@@ -97,15 +97,6 @@ def score(directory):
         if found[0].name != "evaluations.csv" or int(row["cycle"]) == last:
             outcomes[row["level"]].append(float(row["score"]))
     return np.mean([np.mean(values) for values in outcomes.values()])
-
-
-def interval(values):
-    """The mean and its 95 % interval over seeds (Student's t)."""
-    mean = np.mean(values)
-    if len(values) < 2:
-        return f"{mean:.3f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
 
 
 def minutes(directory):

@@ -152,7 +152,8 @@ def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_pa
     assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
 
 
-def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys):
+def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     example, steps = load("compare_all_methods"), 300 * 64 * 256
     for method in METHODS:
         chosen = example.settings("maze", method, 1, steps)
