@@ -5,7 +5,14 @@ import os
 import pytest
 
 from cenie.run import devices
-from cenie.run.devices import core_count, cpu_quotas, prepare_devices, unused_devices, visible_cores
+from cenie.run.devices import (
+    core_count,
+    cpu_quotas,
+    prepare_devices,
+    show_devices,
+    unused_devices,
+    visible_cores,
+)
 from cenie.run.presets import preset
 from tests.tiny import tiny
 
@@ -20,27 +27,40 @@ def test_every_core_is_a_device_as_far_as_the_levels_can_be_shared(cores, wanted
     monkeypatch.setattr(devices, "core_count", lambda: cores)
     monkeypatch.setenv("XLA_FLAGS", "--other=1")
     prepare_devices(tiny("dr", run__devices=wanted))
-    assert os.environ["XLA_FLAGS"].split() == ["--other=1", f"{FLAG}={given}"]
+    assert os.environ["XLA_FLAGS"].split()[:2] == ["--other=1", f"{FLAG}={given}"]
 
 
 def test_a_number_of_devices_set_by_the_user_is_kept(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{FLAG}=4")
     prepare_devices(tiny("dr"))
-    assert os.environ["XLA_FLAGS"] == f"{FLAG}=4"
+    assert os.environ["XLA_FLAGS"].split()[0] == f"{FLAG}=4"
+    assert os.environ["XLA_FLAGS"].count(FLAG) == 1
 
 
 def test_what_a_domain_asks_of_xla_is_passed_on_unless_the_user_says_otherwise(monkeypatch):
     walker = preset("walker", "dr", "quick", {"run.devices": 1})
-    (flag,) = walker.entry.xla_flags
+    first, second = walker.entry.xla_flags
     monkeypatch.setenv("XLA_FLAGS", "")
     prepare_devices(walker)
-    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", flag]
+    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", first, second]
     prepare_devices(walker)  # a second time changes nothing
-    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", flag]
-    own = f"{flag.split('=')[0]}=another"
+    assert os.environ["XLA_FLAGS"].split() == [f"{FLAG}=1", first, second]
+    own = f"{first.split('=')[0]}=another"
     monkeypatch.setenv("XLA_FLAGS", own)
     prepare_devices(walker)
-    assert os.environ["XLA_FLAGS"].split() == [own, f"{FLAG}=1"]
+    assert os.environ["XLA_FLAGS"].split() == [own, f"{FLAG}=1", second]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_set"),
+    [("0.7.2", False), ("0.8.0", True), ("0.10.2", True), ("0.11.0", False), ("x", False)],
+)
+def test_xla_gets_no_flag_that_it_may_not_know(version, is_set, monkeypatch):
+    """It would end the process, with a message about flags that no user has set."""
+    monkeypatch.setattr(devices.metadata, "version", lambda _: version)
+    monkeypatch.setenv("XLA_FLAGS", "")
+    show_devices(1, "--xla_cpu_use_fusion_emitters=false")
+    assert ("fusion_emitters" in os.environ["XLA_FLAGS"]) == is_set
 
 
 def test_cores_are_counted_where_the_system_tells_no_affinity(monkeypatch):

@@ -4,11 +4,15 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from cenie.run.config import Config
 
 _COUNT_FLAG = "--xla_force_host_platform_device_count"
+
+_VERSIONS = {"--xla_cpu_use_fusion_emitters": ((0, 8), (0, 10))}
+"""The first and the last jaxlib known to have a flag: XLA ends the process at one it does not know."""
 
 
 def visible_cores() -> int:
@@ -47,7 +51,8 @@ def prepare_devices(config: Config) -> None:
 def show_devices(count: int, *flags: str) -> None:
     """Let JAX see so many devices on the host, and XLA these flags.
 
-    Must run before JAX is imported. A flag that the user has set already is kept.
+    Must run before JAX is imported. A flag that the user has set already is kept, and one that this version
+    of XLA may not know is left out.
     """
     # XLA cries "Very slow compile?" after two minutes, and no flag of its own stops that; `Progress` says
     # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.
@@ -55,8 +60,19 @@ def show_devices(count: int, *flags: str) -> None:
     given = os.environ.get("XLA_FLAGS", "")
     names = {flag.split("=")[0] for flag in given.split()}
     wanted = (f"{_COUNT_FLAG}={count}", *flags)
-    added = [flag for flag in wanted if flag.split("=")[0] not in names]
+    added = [flag for flag in wanted if (name := flag.split("=")[0]) not in names and _is_known(name)]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *added])
+
+
+def _is_known(flag: str) -> bool:
+    if flag not in _VERSIONS:
+        return True
+    first, last = _VERSIONS[flag]
+    try:
+        major, minor = metadata.version("jaxlib").split(".")[:2]
+        return first <= (int(major), int(minor)) <= last
+    except (metadata.PackageNotFoundError, ValueError):  # installed in some way of its own
+        return False
 
 
 def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:

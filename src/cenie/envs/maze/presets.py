@@ -76,6 +76,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
         "teacher.novelty.coverage.max_points": 4096,  # half the cost of 8192, and nearly the ranking
+        # With four the exact number of components is missed in one fit of eight (docs/results.md).
+        "teacher.novelty.coverage.screening_candidates": 6,
+        "teacher.novelty.coverage.screening_margin": 0.1,
         "teacher.designer.network.encoder": {
             "kind": "bits",
             "size": 64,
