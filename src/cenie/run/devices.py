@@ -11,8 +11,8 @@ from cenie.run.config import Config
 
 _COUNT_FLAG = "--xla_force_host_platform_device_count"
 
-_VERSIONS = {"--xla_cpu_use_fusion_emitters": ((0, 8), (0, 10))}
-"""The first and the last jaxlib known to have a flag: XLA ends the process at one it does not know."""
+_VERSIONS = {"xla_cpu_use_fusion_emitters": ((0, 8), (0, 10))}
+"""The first and the last jaxlib known to have an option. XLA ends the process at a flag it does not know."""
 
 
 def visible_cores() -> int:
@@ -60,14 +60,16 @@ def show_devices(count: int, *flags: str) -> None:
     given = os.environ.get("XLA_FLAGS", "")
     names = {flag.split("=")[0] for flag in given.split()}
     wanted = (f"{_COUNT_FLAG}={count}", *flags)
-    added = [flag for flag in wanted if (name := flag.split("=")[0]) not in names and _is_known(name)]
+    added = [flag for flag in wanted if (name := flag.split("=")[0]) not in names and is_known(name)]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *added])
 
 
-def _is_known(flag: str) -> bool:
-    if flag not in _VERSIONS:
+def is_known(option: str) -> bool:
+    """Whether the installed XLA has this option, or flag, as far as anybody can tell."""
+    name = option.lstrip("-")
+    if name not in _VERSIONS:
         return True
-    first, last = _VERSIONS[flag]
+    first, last = _VERSIONS[name]
     try:
         major, minor = metadata.version("jaxlib").split(".")[:2]
         return first <= (int(major), int(minor)) <= last

@@ -121,7 +121,8 @@ def train(
             counters = Counts.of(run.state.counters)
             advance = CompiledCycles(run.setup, config.run.cycles_per_chunk)
             if not _is_over(run, counters):
-                advance.begin_to_compile(run.state)  # Meanwhile the student is evaluated.
+                # Before the evaluation: side by side they take as long, and a third more memory.
+                advance.programs(run.state)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             while not _is_over(run, counters) and not in_any_process(stop.requested):
