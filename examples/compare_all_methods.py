@@ -13,7 +13,6 @@ import argparse
 import csv
 import json
 import subprocess
-import sys
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import cenie
+from cenie.command.sweep import PROGRAM
 from cenie.teach.methods import METHODS
 from does_novelty_help import interval
 
@@ -81,9 +81,7 @@ def train_and_evaluate(directory, domain, method, chosen):
 
 def run(directory, arguments):
     with directory.with_name(f"{directory.name}.log").open("a") as log:
-        subprocess.run(
-            [sys.executable, "-m", "cenie.run.cli", *arguments], stdout=log, stderr=log, check=True
-        )
+        subprocess.run([*PROGRAM, *arguments], stdout=log, stderr=log, check=True)
 
 
 def score(directory):

@@ -161,6 +161,9 @@ def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys
         assert config.run.env_steps == steps
         assert not config.is_over(config.updates - 1, steps - 1)
         assert config.is_over(0, steps)
+    # It called a module that had moved.
+    example.run(tmp_path / "methods", ["methods"])
+    assert "plr-cenie" in (tmp_path / "methods.log").read_text()
     done = tmp_path / "dr-seed0"
     done.mkdir()
     (done / "summary.json").write_text(json.dumps({"updates": 300, "env_steps": steps}))
