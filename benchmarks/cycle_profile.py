@@ -29,7 +29,7 @@ from cenie.novelty import coverage, kmeans, mixture
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.selection import sizes_of
 from cenie.novelty.silhouette import silhouettes
-from cenie.run.build import build, place
+from cenie.run.build import CompiledCycles, build, place
 from cenie.run.presets import preset
 from cenie.student.features import state_action_features
 from cenie.student.ppo import learn
@@ -42,6 +42,7 @@ from cenie.teach.novelty import Experience
 EXACT = {"silhouette_rows": None, "screening_steps": None}
 CHANGES = {"run.recorded_points": 0, "teacher.replay.min_fill": 0.1}
 """Replay begins early, so that a run of minutes has replays; the buffer still has room for 4,000 levels."""
+UNLIMITED = 1_000_000
 EAGER = {"paper": {"student.ppo.learning_rate": 1e-3}}
 """The paper's student learns a tenth as fast: a minute of training must fill its memory with life."""
 
@@ -186,7 +187,7 @@ def profile(name: str, updates: int, rounds: int) -> dict[str, Any]:
     setups = {"default": default, "exact": with_novelty(default, exact)}
     states = states_before_replays(default, updates, rounds)
     work = {
-        (mode, "cycle"): (partial(cycle, setup), [(state,) for state in states])
+        (mode, "cycle"): (CompiledCycles(setup, 1), [(state, UNLIMITED) for state in states])
         for mode, setup in (setups | {"none": with_novelty(default, Nothing(novelty))}).items()
     }
     for mode, setup in setups.items():
