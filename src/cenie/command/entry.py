@@ -11,7 +11,7 @@ def main() -> None:
     """Carry out the command line of this process."""
     leave_on_signals()
     guard_streams()
-    # Tracing programs makes much that is small and little garbage: looking for it took a tenth of a warm start.
+    # Tracing makes much that is small and little garbage: looking for it took a tenth of a warm start.
     gc.set_threshold(100_000, 50, 100)
     from cenie.command.cli import run
 
