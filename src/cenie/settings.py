@@ -167,7 +167,7 @@ def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: li
 
 @functools.cache
 def _hints(record: type) -> dict[str, Any]:
-    """The types of the fields of a record, which Python works out anew, name by name, for everyone who asks."""
+    """The types of the fields of a record, which Python would work out anew each time, name by name."""
     return typing.get_type_hints(record)
 
 
