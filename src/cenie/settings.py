@@ -7,6 +7,7 @@ at the first mistake: it returns every problem with the path of its field and wh
 import contextlib
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
@@ -164,9 +165,15 @@ def _assign(record: Any, data: dict[str, Any], path: str, new: Any, problems: li
     node[last] = new
 
 
+@functools.cache
+def _hints(record: type) -> dict[str, Any]:
+    """The types of the fields of a record, which Python would work out anew each time, name by name."""
+    return typing.get_type_hints(record)
+
+
 def _record_types(record: Any, name: str) -> list[type]:
     """The records that a setting of a record may be."""
-    hint = typing.get_type_hints(record).get(name) if dataclasses.is_dataclass(record) else None
+    hint = _hints(record).get(name) if dataclasses.is_dataclass(record) else None
     options = typing.get_args(hint) or (hint,)
     return [typing.cast(type, option) for option in options if dataclasses.is_dataclass(option)]
 
@@ -206,7 +213,7 @@ def _read_dataclass(record: type, data: Any, path: str, problems: list[Problem])
     if not isinstance(data, Mapping):
         problems.append(Problem(path or "config", f"expected a group of settings, got {show(data)}"))
         return None
-    hints = typing.get_type_hints(record)
+    hints = _hints(record)
     fields = {field.name: field for field in dataclasses.fields(record)}
     unknown = [name for name in data if name not in fields]
     for name in unknown[:_MAX_UNKNOWN_NAMED]:
@@ -330,7 +337,7 @@ def _read_union(annotation: Any, data: Any, path: str, problems: list[Problem]) 
 
 def _kinds(record: type) -> tuple[str, ...]:
     """What `kind` may say in this record: one thing, if it is one of a union."""
-    return typing.get_args(typing.get_type_hints(record).get("kind"))
+    return typing.get_args(_hints(record).get("kind"))
 
 
 def _read_scalar(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:

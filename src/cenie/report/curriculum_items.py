@@ -33,8 +33,9 @@ def curriculum_items(
     desk.progress(f"{domain}: curriculum")
     yield _total_regret(desk, groups, domain)
     yield from _compositions(desk, groups, domain, limit)
+    gallery = _gallery(desk, groups, domain)  # Made first: coverage may have to be waited for.
     yield _coverage(desk, groups, domain, coverage)
-    yield _gallery(desk, groups, domain)
+    yield gallery
 
 
 def _total_regret(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
@@ -154,21 +155,16 @@ def _drawn(desk: Desk, title: str, group: Group, domain: str, chosen: Sequence[C
 
     desk.progress(f"{domain}: gallery")
     run = group.runs[0]
-    rows = []
+    novel = [(one.buffer, one.novel) for one in chosen]
+    familiar = [(one.buffer, one.familiar) for one in chosen]
     try:
-        for name, of in (("high novelty", "novel"), ("low novelty", "familiar")):
-            row = []
-            for one in chosen:
-                places = getattr(one, of)
-                images = pictures.stored_levels(run.path, one.buffer, places)
-                regret, novelty = one.buffer["regret"][places], one.buffer["novelty"][places]
-                row += [
-                    (image, f"regret {first:.2f}\nnovelty {second:.1f}")
-                    for image, first, second in zip(images, regret, novelty)
-                ]
-            rows.append((name, row))
+        images = pictures.stored_levels(run.path, [*novel, *familiar])
     except pictures.CannotDraw as error:
         return Item(title, f"The levels cannot be drawn: {error}")
+    rows = [
+        ("high novelty", _with_scores(novel, images[: len(novel)])),
+        ("low novelty", _with_scores(familiar, images[len(novel) :])),
+    ]
     titles = [f"{one.updates} updates" for one in chosen]
     files = desk.figure(f"{domain}-low-regret", figures.gallery(rows, titles=titles, each=_PICTURES))
     caption = (
@@ -177,3 +173,14 @@ def _drawn(desk: Desk, title: str, group: Group, domain: str, chosen: Sequence[C
         "comparable."
     )
     return Item(title, caption, files)
+
+
+def _with_scores(
+    chosen: Sequence[tuple[dict[str, np.ndarray], np.ndarray]], images: Sequence[Sequence[np.ndarray]]
+) -> list[tuple[np.ndarray, str]]:
+    """The images of rows of buffers, each with what was thought of the level."""
+    return [
+        (image, f"regret {regret:.2f}\nnovelty {novelty:.1f}")
+        for (buffer, rows), drawn in zip(chosen, images, strict=True)
+        for image, regret, novelty in zip(drawn, buffer["regret"][rows], buffer["novelty"][rows], strict=True)
+    ]

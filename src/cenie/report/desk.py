@@ -64,11 +64,7 @@ class Desk:
 
     def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
-        # Where everything goes is reckoned once, rather than twice for each format.
-        layout = figure.get_layout_engine()
-        if layout is not None:
-            layout.execute(figure)
-            figure.set_layout_engine("none")
+        _lay_out(figure)
         saved = []
         for suffix in ("png", "pdf") if self.options.pdf else ("png",):
             content = io.BytesIO()
@@ -80,3 +76,17 @@ class Desk:
     def table(self, name: str, rows: Sequence[Row]) -> str:
         """Write rows as CSV."""
         return self.save(f"tables/{name}.csv", csv_bytes(rows))
+
+
+def _lay_out(figure: "Figure") -> None:
+    """Reckon where everything goes, once rather than twice for each format."""
+    from matplotlib import rc_context
+
+    layout = figure.get_layout_engine()
+    if layout is None:
+        return
+    layout.execute(figure)
+    # "none" would put an empty engine in its place, for which all is drawn twice, once without ink; and
+    # settings of the user's own could put another one there.
+    with rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)

@@ -1,6 +1,6 @@
 """Pictures of the levels that a run has stored, as its domain draws them. Loads JAX."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +17,19 @@ class CannotDraw(Exception):
 
 
 def stored_levels(
-    path: Path, buffer: dict[str, np.ndarray], rows: Sequence[int] | np.ndarray
-) -> list[np.ndarray]:
-    """A picture of each of these rows of a buffer of a snapshot. Raises `CannotDraw` with the reason.
+    path: Path, chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]]
+) -> list[list[np.ndarray]]:
+    """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
 
     A domain that is no part of the library is not imported because a file names it.
     """
     try:
         domain = Run(path, load_config(RunDirectory(path).config)).domain
         draw = renderer_of(domain).level
-        return [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
+        return [
+            [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
+            for buffer, rows in chosen
+        ]
     except SettingsError as error:
         raise CannotDraw("; ".join(map(str, error.problems))) from error
     except (RunDirectoryError, KeyError, ValueError) as error:

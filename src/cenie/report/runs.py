@@ -8,7 +8,6 @@ must not fail because one of them was killed.
 import csv
 import functools
 import io
-import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS
+from cenie.report.log_rows import NAN, LogRows, Row
 from cenie.run.directory import (
     EVALUATION_COLUMNS,
     LEVEL_PLACE,
@@ -354,34 +354,30 @@ def read_curves(path: Path, names: Sequence[str], places: int = PLACES) -> dict[
     column that no row has is NaN throughout. Empty if there is no file.
     """
     wanted = ("cycle", "updates", "env_steps", *names)
-    groups = [rows for rows in _row_groups(path, places) if rows]
-    nan = float("nan")
+    groups = [rows for rows in _row_groups(path, wanted, places) if rows]
     longest = max(map(len, groups), default=0)
-    points = np.full((len(groups), longest, len(wanted)), nan)
+    points = np.full((len(groups), longest, len(wanted)), NAN)
     for place, rows in enumerate(groups):
-        points[place, : len(rows)] = [[_number(row.get(name), nan) for name in wanted] for row in rows]
+        points[place, : len(rows)] = rows
     known = np.isfinite(points)
     counts = known.sum(axis=1)
     sums = np.where(known, points, 0.0).sum(axis=1)
-    means = np.divide(sums, counts, out=np.full(sums.shape, nan), where=counts > 0)
+    means = np.divide(sums, counts, out=np.full(sums.shape, NAN), where=counts > 0)
     return {name: means[:, column] for column, name in enumerate(wanted)}
 
 
-def _number(value: Any, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) else otherwise
-
-
-def _row_groups(path: Path, places: int) -> Iterator[list[dict[str, Any]]]:
+def _row_groups(path: Path, wanted: Sequence[str], places: int) -> Iterator[list[Row]]:
     """The rows at each place: at most a few, next to each other."""
     try:
         with open(open_regular(path, os.O_RDONLY), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            row = len(file.readline()) or 1
+            first = file.readline()
+            log, row = LogRows(wanted, first), len(first) or 1
             file.seek(0)
             if size <= places * _ROWS_AT_A_PLACE * row * 1.25:
-                rows = list(_json_rows(file.read()))
+                rows = log.read(file.read())
                 width = max(1, -(-len(rows) // places))
-                yield from (rows[first : first + width] for first in range(0, len(rows), width))
+                yield from (rows[begin : begin + width] for begin in range(0, len(rows), width))
                 return
             for place in range(places):
                 file.seek(size * place // places)
@@ -389,22 +385,11 @@ def _row_groups(path: Path, places: int) -> Iterator[list[dict[str, Any]]]:
                 content = file.read(int((_ROWS_AT_A_PLACE + 2) * row * 1.2))
                 # All but the first place begin somewhere within a line.
                 begin = content.find(b"\n") + 1 if place else 0
-                yield list(itertools.islice(_json_rows(content[begin:]), _ROWS_AT_A_PLACE))
+                yield log.read(content[begin:], _ROWS_AT_A_PLACE)
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
-
-
-def _json_rows(content: bytes) -> Iterator[dict[str, Any]]:
-    """The rows of whole lines; a torn or damaged line is passed over."""
-    for line in content[: content.rfind(b"\n") + 1].splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield row
 
 
 def read_played(path: Path, limit: int = _PLAYED_BYTES) -> dict[str, np.ndarray]:

@@ -156,7 +156,9 @@ def record_episodes(
     With the keys of an evaluation these are the episodes that it counted, but for the last bits of sums.
     """
     prepared = _prepare(environment, levels, None)
-    play = _begin(environment, network, prepared, keys, None)
+    # On a device for good, as a segment of a placed network leaves it: otherwise the second segment would be
+    # compiled again.
+    play = devices.place(None, _begin(environment, network, prepared, keys, None))
     parts = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], play.state)]
     for _ in range(0, longest, SEGMENT):
         play, states = _segment(environment, network, prepared, keys, play, mesh=None, keep_states=True)

@@ -56,9 +56,14 @@ class Run:
     @functools.cached_property
     def _loaded(self) -> Loaded:
         directory, config = self._directory, self.config
-        check_checkpoints(config, directory)
+        # The shapes take seconds to trace: only if there is anything to compare them with.
+        found = check_checkpoints(config, directory)
         belongs = functools.partial(check_belongs, config)
-        loaded = checkpoint.load_newest(directory.checkpoints, state_shapes(self.setup), belongs)
+        loaded = (
+            checkpoint.load_newest(directory.checkpoints, state_shapes(self.setup), belongs)
+            if found
+            else None
+        )
         if loaded is None:
             raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
         return loaded

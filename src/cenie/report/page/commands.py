@@ -1,5 +1,6 @@
 """The command that trains a run again, read off its config. Loads no JAX."""
 
+import functools
 import json
 import shlex
 from typing import Any
@@ -21,16 +22,21 @@ def train_command(config: dict[str, Any]) -> str | None:
         return None
     try:
         made = read_config(config)
-        usual = preset(made.domain, made.method, made.preset, {"updates": made.updates, "seed": made.seed})
+        theirs = _usual(made.domain, made.method, made.preset, made.updates)
     except SettingsError:
         return None
     words = ["cenie", "train", made.domain, made.method, "--preset", made.preset]
     words += ["--seed", str(made.seed), "--updates", str(made.updates)]
-    ours, theirs = dict(flat(settings.to_data(made))), dict(flat(settings.to_data(usual)))
-    for path, value in ours.items():
+    for path, value in flat(settings.to_data(made)):
         if path not in _NAMED and value != theirs.get(path, _ABSENT):
             words += [f"--{path}", _text(value)]
     return shlex.join(words)
+
+
+@functools.lru_cache(maxsize=256)
+def _usual(domain: str, method: str, name: str, updates: int) -> dict[str, Any]:
+    """The settings of a preset by their paths: the same for all seeds, of which a page has many."""
+    return dict(flat(settings.to_data(preset(domain, method, name, {"updates": updates}))))
 
 
 def _text(value: Any) -> str:
