@@ -127,7 +127,8 @@ def test_large_and_small_mazes_share_one_compiled_program():
     assert module._segment._cached._cache_size() == before + 1
 
 
-def test_on_two_devices_the_second_segment_is_played_by_the_program_of_the_first():
+@pytest.mark.parametrize("device_count", [1, 2])
+def test_the_second_segment_is_played_by_the_program_of_the_first(device_count):
     """It was compiled anew: the first one had got arrays that were placed otherwise."""
     network = make_network(
         tiny("dr").student.network,
@@ -136,7 +137,7 @@ def test_on_two_devices_the_second_segment_is_played_by_the_program_of_the_first
         jax.random.key(0),
     )
     levels = [make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), time_limit=300)] * 2
-    mesh = level_mesh(2)
+    mesh = level_mesh(device_count)
     before = module._segment._cached._cache_size()
     _, _, lengths = play(levels, place(mesh, network), mesh=mesh)
     assert lengths.max() > 2 * module.SEGMENT

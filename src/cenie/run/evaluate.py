@@ -132,7 +132,7 @@ def _play_chunk(
 ) -> tuple[np.ndarray, ...]:
     """Play all levels side by side until the first `count` episodes have ended; the rest is padding."""
     prepared = _prepare(environment, levels, mesh)
-    play = _begin(environment, network, prepared, keys, mesh)
+    play = _begun(environment, network, prepared, keys, mesh)
     for _ in range(0, LONGEST_EPISODE, SEGMENT):
         play, _ = _segment(environment, network, prepared, keys, play, mesh=mesh)
         running = int(np.sum(devices.to_host(play.running)[:count]))
@@ -156,9 +156,7 @@ def record_episodes(
     With the keys of an evaluation these are the episodes that it counted, but for the last bits of sums.
     """
     prepared = _prepare(environment, levels, None)
-    # On a device for good, as a segment of a placed network leaves it: otherwise the second segment would be
-    # compiled again.
-    play = devices.place(None, _begin(environment, network, prepared, keys, None))
+    play = _begun(environment, network, prepared, keys, None)
     parts = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], play.state)]
     for _ in range(0, longest, SEGMENT):
         play, states = _segment(environment, network, prepared, keys, play, mesh=None, keep_states=True)
@@ -224,6 +222,18 @@ def episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
 @eqx.filter_jit
 def _prepare(environment: Environment, levels: Level, mesh: Mesh | None) -> Prepared:
     return devices.on_own_rows(mesh, jax.vmap(environment.prepare), levels)
+
+
+def _begun(
+    environment: Environment, network: Network, levels: Prepared, keys: Key[Array, " n"], mesh: Mesh | None
+) -> _Play:
+    """Episodes before their first step.
+
+    On a device for good, as a segment of a placed network leaves them: otherwise the second segment would be
+    compiled again.
+    """
+    play = _begin(environment, network, levels, keys, mesh)
+    return devices.place(None, play) if mesh is None else play
 
 
 @eqx.filter_jit
