@@ -5,6 +5,7 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from cenie.report import reference, tables
 from cenie.report.build import write_report
@@ -163,6 +164,17 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="cannot create"):
         write_report([tmp_path / "run"], tmp_path / "file/report")
+
+
+def test_the_fonts_of_a_pdf_are_those_that_conferences_accept(tmp_path):
+    """The setting was made where figures are drawn, and was over when they were saved."""
+    figure = Figure()
+    figure.text(0.5, 0.5, "Regret")
+    png, pdf = Desk(tmp_path, Options(), lambda line: None).figure("text", figure)
+    content = (tmp_path / pdf).read_bytes()
+    assert b"/Type3" not in content
+    assert b"/CIDFontType2" in content
+    assert (tmp_path / png).read_bytes().startswith(b"\x89PNG")
 
 
 def test_walkers_have_classes_of_difficulty_and_the_papers_coverage(tmp_path):

@@ -64,12 +64,16 @@ class Desk:
 
     def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
+        from matplotlib import rc_context
+
         _lay_out(figure)
         saved = []
         for suffix in ("png", "pdf") if self.options.pdf else ("png",):
             content = io.BytesIO()
             metadata = {"CreationDate": None} if suffix == "pdf" else {"Software": "cenie"}
-            figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
+            # Fonts that conferences accept: by default they would be of type 3.
+            with rc_context({"pdf.fonttype": 42}):
+                figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
             saved.append(self.save(f"figures/{name}.{suffix}", content.getvalue()))
         return tuple(saved)
 

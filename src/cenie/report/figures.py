@@ -41,8 +41,6 @@ STYLE: Any = {
     "axes.linewidth": 0.7,
     "lines.linewidth": 1.4,
     "figure.dpi": 100,
-    "savefig.dpi": 170,
-    "pdf.fonttype": 42,
     "legend.frameon": False,
 }
 _CLASSES = ("#2c7bb6", "#7fcdbb", "#fee08b", "#f46d43", "#a50026", "#4d4d4d")
