@@ -72,6 +72,12 @@ def place(mesh: Mesh | None, tree: Any) -> Any:
     return _put(tree, everywhere(mesh))
 
 
+def place_beside(other: Any, tree: Any) -> Any:
+    """Put a tree where the arrays of another one are, if those are on devices."""
+    placed = [leaf.sharding for leaf in jax.tree.leaves(other) if isinstance(leaf, jax.Array)]
+    return _put(tree, placed[0]) if placed else tree
+
+
 def split(mesh: Mesh | None, tree: Any) -> Any:
     """In a compiled program: split the leading axis of every array over the devices."""
     if mesh is None:

@@ -127,8 +127,8 @@ def test_large_and_small_mazes_share_one_compiled_program():
     assert module._segment._cached._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("device_count", [1, 2])
-def test_the_second_segment_is_played_by_the_program_of_the_first(device_count):
+@pytest.mark.parametrize(("placed_on", "played_on"), [(1, 1), (2, 2), (2, 1), (None, 1)])
+def test_the_second_segment_is_played_by_the_program_of_the_first(placed_on, played_on):
     """It was compiled anew: the first one had got arrays that were placed otherwise."""
     network = make_network(
         tiny("dr").student.network,
@@ -137,11 +137,13 @@ def test_the_second_segment_is_played_by_the_program_of_the_first(device_count):
         jax.random.key(0),
     )
     levels = [make_level(np.eye(1, 13, 1, dtype=bool).repeat(13, 0), (12, 0), (0, 0), time_limit=300)] * 2
-    mesh = level_mesh(device_count)
+    if placed_on is not None:
+        network = place(level_mesh(placed_on), network)
     before = module._segment._cached._cache_size()
-    _, _, lengths = play(levels, place(mesh, network), mesh=mesh)
+    _, _, lengths = play(levels, network, mesh=level_mesh(played_on))
     assert lengths.max() > 2 * module.SEGMENT
-    assert module._segment._cached._cache_size() == before + 1
+    # An earlier case may have left the very same program.
+    assert module._segment._cached._cache_size() <= before + 1
 
 
 def test_the_prepared_level_is_played():

@@ -229,11 +229,10 @@ def _begun(
 ) -> _Play:
     """Episodes before their first step.
 
-    On a device for good, as a segment of a placed network leaves them: otherwise the second segment would be
-    compiled again.
+    Placed as a segment of a placed network leaves them: otherwise the second segment would be compiled again.
     """
     play = _begin(environment, network, levels, keys, mesh)
-    return devices.place(None, play) if mesh is None else play
+    return devices.place_beside(network, play) if mesh is None else play
 
 
 @eqx.filter_jit
