@@ -79,7 +79,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_DESIGNER,
         **_RETURNS,
         **_ALP_GMM,
-        "updates": 400,
+        "updates": 200,
         "env.green": "observed",
         # Half the rows and columns, two frames, and a network of a fortieth of the work.
         "env.frame_size": 48,
