@@ -2,6 +2,7 @@
 
     python examples/compare_all_methods.py --out runs/all-methods
     python examples/compare_all_methods.py --out runs/all-methods --table      # what there is so far
+    python examples/compare_all_methods.py --out runs/all-methods --table --scores FILE    # and keep it
 
 Methods play different numbers of rollouts for an update, so that equal updates would favour those that play
 most. A run ends by `run.env_steps` here, and its learning rate falls until about then. Runs are made seed by
@@ -22,7 +23,7 @@ import numpy as np
 import cenie
 from cenie.command.sweep import PROGRAM
 from cenie.teach.methods import METHODS
-from does_novelty_help import interval
+from does_novelty_help import interval, with_kept
 
 CHECKPOINTS = 5
 SUITE, EPISODES = "cenie8-sym", 2
@@ -103,21 +104,30 @@ def minutes(directory):
     return sum(json.loads(line)["seconds"] for line in lines) / 60
 
 
-def print_table(runs):
+def scores_of(runs):
+    """What is printed and kept of every finished run, by method and seed."""
+    scores = {}
+    for key, path in runs.items():
+        if (path / "summary.json").exists():
+            summary = json.loads((path / "summary.json").read_text())
+            scores[key] = {
+                "score": round(float(score(path)), 4),
+                "updates": summary["updates"],
+                "million steps": round(summary["env_steps"] / 1e6, 2),
+                "minutes": round(minutes(path), 2),
+            }
+    return scores
+
+
+def print_table(scores):
     print("| method | score | seeds | updates | steps (M) | minutes |")
     print("|---|---|---|---|---|---|")
-    for method in dict.fromkeys(method for method, _ in runs):
-        own = [path for (name, _), path in runs.items() if name == method]
-        done = [path for path in own if (path / "summary.json").exists()]
-        if not done:
-            continue
-        summaries = [json.loads((path / "summary.json").read_text()) for path in done]
-        values = [score(path) for path in done]
-        updates, steps = (
-            np.mean([summary[key] for summary in summaries]) for key in ("updates", "env_steps")
-        )
-        cells = [interval(values), ", ".join(f"{value:.3f}" for value in values), f"{updates:.0f}"]
-        cells += [f"{steps / 1e6:.2f}", f"{np.mean([minutes(path) for path in done]):.1f}"]
+    for method in (name for name in METHODS if any(name == own for own, _ in scores)):
+        own = [scores[key] for key in sorted(scores) if key[0] == method]
+        values = [row["score"] for row in own]
+        mean = {name: np.mean([row[name] for row in own]) for name in ("updates", "million steps", "minutes")}
+        cells = [interval(values), ", ".join(f"{value:.3f}" for value in values), f"{mean['updates']:.0f}"]
+        cells += [f"{mean['million steps']:.2f}", f"{mean['minutes']:.1f}"]
         print(f"| `{method}` | {' | '.join(cells)} |")
 
 
@@ -132,6 +142,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2, help="the cheap methods get one more")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--scores", type=Path, help="a CSV file that keeps the scores of all runs")
     arguments = parser.parse_args()
     methods = arguments.methods or list(METHODS)
     unknown = [method for method in methods if method not in METHODS]
@@ -158,7 +169,8 @@ def main():
             ]
         for job in jobs:
             job.result()
-    print_table(runs)
+    scores = scores_of(runs)
+    print_table(scores if arguments.scores is None else with_kept(scores, arguments.scores))
 
 
 if __name__ == "__main__":

@@ -248,8 +248,9 @@ def with_kept(scores, file):
         old = {(row.pop("arm"), int(row.pop("seed"))): row for row in rows}
         numbers = {key: {name: float(cell) for name, cell in row.items()} for key, row in old.items()}
         scores = numbers | scores
+    columns = next(iter(scores.values()), {})
     with file.open("w", newline="") as kept:
-        writer = csv.DictWriter(kept, ["arm", "seed", *SUITES, STEPS], lineterminator="\n")
+        writer = csv.DictWriter(kept, ["arm", "seed", *columns], lineterminator="\n")
         writer.writeheader()
         for arm, seed in sorted(scores):
             writer.writerow({"arm": arm, "seed": seed, **scores[arm, seed]})

@@ -170,7 +170,13 @@ def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys
     (done / "timing.jsonl").write_text('{"seconds": 60.0}\n{"seconds": 30.0}\n')
     rows = ["cycle,level,score", "1,Maze,0.0", "1,Other,1.0", "2,Maze,1.0", "2,Other,1.0"]
     (done / f"evaluation-{example.SUITE}-seed0-cycle2.csv").write_text("\n".join(rows))
-    example.print_table({("dr", 0): done, ("plr", 0): tmp_path / "plr-seed0"})
+    scores = example.scores_of({("dr", 0): done, ("plr", 0): tmp_path / "plr-seed0"})
+    example.print_table(scores)
     printed = capsys.readouterr().out
     assert "| `dr` | 0.750 | 0.750 | 300 | 4.92 | 1.5 |" in printed
     assert "plr" not in printed
+    kept = tmp_path / "scores.csv"
+    example.with_kept(scores, kept)
+    later = example.with_kept({("dr", 1): scores["dr", 0] | {"score": 0.25}}, kept)
+    example.print_table(later)
+    assert "| 0.750, 0.250 | 300 |" in capsys.readouterr().out
