@@ -1,8 +1,9 @@
 """Gaussian mixtures of many sizes, fitted by expectation maximisation (EM) in one compiled call.
 
-A product of all points with the few columns of one mixture is slow for its size. So the mixtures take their
-steps side by side, each with just the columns it needs; and when some have converged and would only be
-carried along, the others go on in smaller groups, the largest mixtures first.
+A step is two products of all points with the columns of a mixture, and takes as long as it has columns: many
+mixtures side by side are no faster than one after another (docs/results.md), and those that have converged
+would be carried along. So they take their steps one after another, the largest first. A compiled step has a
+fixed number of columns; there are a few such widths, and each mixture takes the next one above its size.
 """
 
 import itertools
@@ -103,9 +104,10 @@ class Problem(NamedTuple):
 class Progress(NamedTuple):
     """How far the fits of `m` mixtures have come: the lowest losses, steps taken, and whether they are done.
 
-    A size is not `possible` [m] if the points have fewer distinct values than it has components.
+    A size [m] is not `possible` [m] if the points have fewer distinct values than it has components.
     """
 
+    sizes: jax.Array
     mixtures: Mixture
     loss: jax.Array
     iterations: jax.Array
@@ -146,9 +148,10 @@ def begin(
     if previous is not None:
         old, known = previous
         mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
-    possible = jnp.array(sizes) <= chain.distinct
+    components = jnp.array(sizes)
+    possible = components <= chain.distinct
     nothing = jnp.zeros(len(sizes), jnp.int32)
-    return turned(Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
+    return turned(Progress(components, mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
 
 
 def advance(
@@ -157,41 +160,38 @@ def advance(
     wanted: jax.Array,
     *,
     iterations: int | jax.Array,
-    most: Sequence[int],
-    together: Sequence[int] | None = None,
+    sizes: range,
 ) -> Progress:
     """Fit those mixtures that are `wanted` [m] until they are done or have taken so many steps in all.
 
-    `most` [m] are the most components that each may have; none may have more than the one before. `together`
-    are the numbers of mixtures that take their steps side by side, as long as there are so many.
+    Their sizes are among `sizes`.
     """
-    groups = problem.shape.group_sizes if together is None else together
-    groups = sorted({min(group, len(most)) for group in groups}, reverse=True)
 
-    def is_idle(progress: Progress) -> jax.Array:
-        return progress.done | ~wanted | (progress.iterations >= iterations)
+    def is_waiting(progress: Progress, above: int) -> jax.Array:
+        idle = progress.done | ~wanted | (progress.iterations >= iterations)
+        return ~idle & (progress.sizes > above)
 
-    def step(progress: Progress, together: int) -> Progress:
-        """One step of the first mixtures that are not idle."""
-        idle = is_idle(progress)
-        index = jnp.argsort(idle, stable=True)[:together]
-        old = jax.tree.map(lambda leaf: leaf[index], progress)
-        new = _step(problem, old, most[:together])
-        kept = jax.tree.map(partial(rows_where, idle[index]), old, new)
-        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, kept)
+    def step(progress: Progress, width: int, above: int) -> Progress:
+        """One step of the first mixture that waits for it."""
+        index = jnp.argmax(is_waiting(progress, above))
+        new = _step(problem, jax.tree.map(lambda leaf: leaf[index][None], progress), (width,))
+        return jax.tree.map(lambda all_rows, row: all_rows.at[index].set(row[0]), progress, new)
 
-    for group in groups:
-        least = 1 if group == groups[-1] else group
+    widths = _widths(sizes, problem.shape.widths)
+    for width, above in itertools.pairwise([*widths, 0]):
         progress = lax.while_loop(
-            lambda progress, least=least: jnp.sum(~is_idle(progress)) >= least,
-            partial(step, together=group),
+            lambda progress, above=above: jnp.any(is_waiting(progress, above)),
+            partial(step, width=width, above=above),
             progress,
         )
     return progress
 
 
 def judge(problem: Problem, progress: Progress, most: Sequence[int]) -> Fits:
-    """Label the points of the problem, and say how likely they are, by each mixture; `most` as before."""
+    """Label the points of the problem, and say how likely they are, by each mixture.
+
+    `most` [m] are the most components that each may have.
+    """
     labels, log_likelihood = _judged(problem, progress.mixtures, most)
     ok = progress.possible
     for leaf in (log_likelihood, progress.mixtures.offsets, progress.mixtures.whitening):
@@ -211,10 +211,10 @@ def fit_sizes(
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
-    progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
+    progress = begin(problem, chain, sizes, previous)
     everything = jnp.ones(len(sizes), bool)
-    progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
-    return turned(judge(problem, progress, most))
+    progress = advance(problem, progress, everything, iterations=rules.max_iterations, sizes=sizes)
+    return turned(judge(problem, progress, sizes[::-1]))
 
 
 def turned(rows: Any) -> Any:
@@ -235,6 +235,11 @@ def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> 
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
 
 
+def _widths(sizes: range, most: int) -> range:
+    """At most so many numbers of columns, from the largest size down, for mixtures of these sizes."""
+    return sizes[::-1][:: -(-len(sizes) // most)]
+
+
 def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
     old = _packed(problem, progress.mixtures, widths)
@@ -252,7 +257,7 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
     new = _maximised(problem, Assigned(together, row_sums(together)), old, widths)
     mixtures = _stacked(problem, new, progress.mixtures, widths)
     lowest = jnp.minimum(progress.loss, loss)
-    return Progress(mixtures, lowest, progress.iterations + 1, done, progress.possible)
+    return Progress(progress.sizes, mixtures, lowest, progress.iterations + 1, done, progress.possible)
 
 
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
