@@ -75,9 +75,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.priority.temperature": 1.0,
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
-        # Nearly the ranking of 8192, at a quarter of the cost (docs/novelty.md): there is time to fit every
-        # number of components to the end, and the choice is that of the exact mode (docs/results.md).
-        "teacher.novelty.coverage.max_points": 2048,
+        # The ranking of 4096 at a third of the cost (docs/novelty.md): there is time to fit every number of
+        # components to the end, and the choice is that of the exact mode (docs/results.md).
+        "teacher.novelty.coverage.max_points": 1536,
         "teacher.novelty.coverage.screening_steps": None,
         "teacher.designer.network.encoder": {
             "kind": "bits",
