@@ -258,9 +258,13 @@ def test_parameters_are_counted_like_scikit_learn() -> None:
         assert mixture.count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
 
 
+@pytest.mark.parametrize("cached", [0, 2**20])
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceName) -> None:
+def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(
+    kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Groups and their order change with the sizes that are wanted; the fits must not."""
+    monkeypatch.setattr(mixture, "_CACHED_POINTS", cached)
     points, valid = jnp.asarray(random_set(8)), jnp.ones(N, bool)
     sizes = range(2, 7)
 
@@ -283,11 +287,13 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
             np.testing.assert_allclose(one[row], other[row], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("cached", [0, 2**20])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_width_of_a_step_leaves_out_components(kind: CovarianceName) -> None:
-    """Steps of the widths for these sizes, and steps all as wide as the largest one."""
+def test_no_width_of_a_step_leaves_out_components(
+    kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps one after another or side by side, and steps all as wide as the largest size."""
     points, valid, sizes = jnp.asarray(random_set(10)), jnp.ones(N, bool), range(1, 8)
-    assert SHAPES[kind].widths < len(sizes)
 
     @partial(jax.jit, static_argnames="as_wide_as")
     def fit_with(as_wide_as: range) -> mixture.Fits:
@@ -297,7 +303,9 @@ def test_no_width_of_a_step_leaves_out_components(kind: CovarianceName) -> None:
         progress = mixture.advance(problem, progress, everything, iterations=4, sizes=as_wide_as)
         return mixture.judge(problem, progress, sizes[::-1])
 
-    fits, wide = fit_with(sizes), fit_with(sizes[-1:])
+    wide = fit_with(sizes[-1:])
+    monkeypatch.setattr(mixture, "_CACHED_POINTS", cached)
+    fits = fit_with(sizes)
     assert (np.asarray(fits.iterations) > 1).all()
     np.testing.assert_array_equal(fits.iterations, wide.iterations)
     np.testing.assert_allclose(fits.log_likelihood, wide.log_likelihood, rtol=1e-5)

@@ -47,8 +47,8 @@ class Shape(NamedTuple):
     `estimate(prepared, assigned, reg)` are means [k, d] and whitening.
     `unit(k, d)` is the whitening of covariances 1; `per_component` says whether it has an axis of components.
     `covariances(whitening)` are the covariances in the shape of scikit-learn, from and to NumPy.
-    `parameters(k, d)` counts the numbers that describe the covariances. `widths` is for how many numbers of
-    components a step is worth compiling.
+    `parameters(k, d)` counts the numbers that describe the covariances. `group_sizes` are the
+    numbers of mixtures worth computing side by side where points are many, down to 1.
     """
 
     prepare: Callable[[jax.Array], Any]
@@ -58,7 +58,7 @@ class Shape(NamedTuple):
     covariances: Callable[[np.ndarray], np.ndarray]
     per_component: bool
     parameters: Callable[[int, int], int]
-    widths: int
+    group_sizes: tuple[int, ...]
 
 
 # Diagonal: 1 / standard deviation [k, d]. Squares are expanded: each step is one product with [x, x^2].
@@ -153,7 +153,7 @@ _DIAGONAL = Shape(
     covariances=lambda whitening: whitening**-2.0,
     per_component=True,
     parameters=lambda k, d: k * d,
-    widths=4,
+    group_sizes=(10, 2, 1),
 )
 
 
@@ -210,7 +210,7 @@ _FULL = Shape(
     covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
     per_component=True,
     parameters=lambda k, d: k * d * (d + 1) // 2,
-    widths=1,
+    group_sizes=(1,),
 )
 
 
@@ -252,7 +252,7 @@ _TIED = Shape(
     covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
     per_component=False,
     parameters=lambda k, d: d * (d + 1) // 2,
-    widths=1,
+    group_sizes=(1,),
 )
 
 

@@ -1,9 +1,10 @@
 """Gaussian mixtures of many sizes, fitted by expectation maximisation (EM) in one compiled call.
 
-A step is two products of all points with the columns of a mixture, and takes as long as it has columns: many
-mixtures side by side are no faster than one after another (docs/results.md), and those that have converged
-would be carried along. So they take their steps one after another, the largest first. A compiled step has a
-fixed number of columns; there are a few such widths, and each mixture takes the next one above its size.
+A step is two products of all points with the columns of a mixture, and a column that no component needs
+takes as long as others. So mixtures take their steps one after another, the largest first. A compiled step
+has a fixed number of columns; there are a few such widths, and each mixture takes the next one above its
+size. Where the points do not fit into a cache, reading them takes the time: there mixtures take their steps
+side by side, and when some have converged and would only be carried along, the rest go on in smaller groups.
 """
 
 import itertools
@@ -24,6 +25,13 @@ from cenie.novelty.precision import mean_where, row_sums
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
+
+
+_CACHED_POINTS = 2**20
+"""So many numbers of prepared points, 4 MB, are read fast enough for one mixture after another."""
+
+_WIDTHS = 4
+"""For how many numbers of components a step is worth compiling."""
 
 
 class Mixture(NamedTuple):
@@ -161,27 +169,32 @@ def advance(
     *,
     iterations: int | jax.Array,
     sizes: range,
+    together: Sequence[int] | None = None,
 ) -> Progress:
     """Fit those mixtures that are `wanted` [m] until they are done or have taken so many steps in all.
 
-    Their sizes are among `sizes`.
+    Each has another one of the `sizes`, the largest first. `together` are the numbers of mixtures that take
+    their steps side by side if the points are many, as long as there are so many mixtures.
     """
+    groups = problem.shape.group_sizes if together is None else together
+    groups = sorted({min(group, len(wanted)) for group in groups}, reverse=True)
 
     def is_waiting(progress: Progress, above: int) -> jax.Array:
         idle = progress.done | ~wanted | (progress.iterations >= iterations)
         return ~idle & (progress.sizes > above)
 
-    def step(progress: Progress, width: int, above: int) -> Progress:
-        """One step of the first mixture that waits for it."""
-        index = jnp.argmax(is_waiting(progress, above))
-        new = _step(problem, jax.tree.map(lambda leaf: leaf[index][None], progress), (width,))
-        return jax.tree.map(lambda all_rows, row: all_rows.at[index].set(row[0]), progress, new)
+    def step(progress: Progress, stage: _Stage) -> Progress:
+        """One step of the first mixtures that wait for it."""
+        waiting = is_waiting(progress, stage.above)
+        index = jnp.argsort(~waiting, stable=True)[: len(stage.widths)]
+        old = jax.tree.map(lambda leaf: leaf[index], progress)
+        new = jax.tree.map(partial(rows_where, waiting[index]), _step(problem, old, stage.widths), old)
+        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, new)
 
-    widths = _widths(sizes, problem.shape.widths)
-    for width, above in itertools.pairwise([*widths, 0]):
+    for stage in _stages(problem, sizes, groups):
         progress = lax.while_loop(
-            lambda progress, above=above: jnp.any(is_waiting(progress, above)),
-            partial(step, width=width, above=above),
+            lambda progress, stage=stage: jnp.sum(is_waiting(progress, stage.above)) >= stage.least,
+            partial(step, stage=stage),
             progress,
         )
     return progress
@@ -235,9 +248,26 @@ def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> 
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
 
 
-def _widths(sizes: range, most: int) -> range:
-    """At most so many numbers of columns, from the largest size down, for mixtures of these sizes."""
-    return sizes[::-1][:: -(-len(sizes) // most)]
+class _Stage(NamedTuple):
+    """Steps of mixtures with more than `above` components, as long as at least so many wait for one.
+
+    As many take a step side by side as there are `widths`, the most components of each.
+    """
+
+    widths: Sequence[int]
+    above: int
+    least: int
+
+
+def _stages(problem: Problem, sizes: range, groups: Sequence[int]) -> list[_Stage]:
+    """One after another, in steps of few widths; or in these groups, if the points are many."""
+    most = sizes[::-1]
+    if max(groups) > 1 and problem.prepared.size > _CACHED_POINTS:
+        return [_Stage(most[:group], 0, 1 if group == groups[-1] else group) for group in groups]
+    if problem.shape.group_sizes == (1,):
+        return [_Stage(most[:1], 0, 1)]
+    widths = most[:: -(-len(most) // _WIDTHS)]
+    return [_Stage((width,), above, 1) for width, above in itertools.pairwise([*widths, 0])]
 
 
 def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progress:

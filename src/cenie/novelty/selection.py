@@ -109,7 +109,11 @@ def _screened(
     sizes, steps = sizes_of(config), config.screening_steps
     assert steps is not None
     most, everything = sizes[::-1], jnp.ones(len(sizes), bool)
-    progress = mixture.advance(problem, progress, everything, iterations=steps, sizes=sizes)
+    # Every group is a loop to be compiled: all sizes take the same steps, and finalists are few.
+    groups = problem.shape.group_sizes
+    progress = mixture.advance(
+        problem, progress, everything, iterations=steps, sizes=sizes, together=groups[:1]
+    )
     count = min(config.screening_points, len(problem.points))
     sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
     rough, progress = mixture.turned((mixture.judge(sample, progress, most), progress))
@@ -120,7 +124,9 @@ def _screened(
     index = jnp.sort(jax.lax.top_k(rough_scores, len(few))[1], descending=True)
     wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
     finalists = jax.tree.map(lambda leaf: leaf[index], progress)
-    finalists = mixture.advance(problem, finalists, wanted, iterations=config.max_iterations, sizes=sizes)
+    finalists = mixture.advance(
+        problem, finalists, wanted, iterations=config.max_iterations, sizes=sizes, together=groups[-2:]
+    )
     fits = mixture.judge(problem, finalists, few)
     scores = _scores(config, score_key, problem, fits, few)
     eligible = fits.ok & wanted
