@@ -1,15 +1,18 @@
 """Where the time of a replay cycle of `plr-cenie` goes, part by part.
 
-    python -m benchmarks.cycle_profile [--presets paper quick] [--updates 40] [--rounds 8]
+    python -m benchmarks.cycle_profile [--presets paper quick] [--modes default exact] [--updates 60]
+        [--states 20] [--seed 100]
 
-A student is trained in a real run on one host device per core. The states of the run before its last replays
-are kept, and everything begins from them, so that points, windows and models are those of training. All parts
-and whole cycles run in one process and take turns, after a call to warm up. Seconds are CPU time of all
-threads, because that depends least on what else the machine does; means over the states, since a fit takes
-as long as its points want.
+A student is trained in a real run on one host device per core. States of the run before its replays are
+kept, evenly spread over it, and everything begins from them, so that points, windows and models are those of
+training. All parts and whole cycles, with and without novelty, run in one process and take turns, after a
+call to warm up. Seconds are CPU time of all threads, because that depends least on what else the machine
+does; means over the states, since a fit takes as long as its points want: the share of novelty in eight
+states of a run was anything from 10 to 19 %.
 
-The share of novelty is what the cycle saves with a novelty that does nothing. The parts are programs of their
-own, in which the compiler cannot merge as much as in one, so that they do not add up to the cycle.
+The share of novelty is what the cycle saves with a novelty that does nothing, and its standard error is that
+of a ratio of means over the states. The parts are programs of their own, in which the compiler cannot merge
+as much as in one, so that they do not add up to the cycle.
 """
 
 import argparse
@@ -40,6 +43,8 @@ from cenie.teach.cycle import Setup, TrainState, cycle, init, play
 from cenie.teach.novelty import Experience
 
 EXACT = {"silhouette_rows": None, "screening_steps": None}
+MODES: dict[str, dict[str, Any]] = {"default": {}, "exact": EXACT}
+"""What is different from the settings of the preset."""
 CHANGES = {"run.recorded_points": 0, "teacher.replay.min_fill": 0.1}
 """Replay begins early, so that a run of minutes has replays; the buffer still has room for 4,000 levels."""
 UNLIMITED = 1_000_000
@@ -82,12 +87,14 @@ def with_novelty(setup: Setup, novelty: Any) -> Setup:
 
 
 def states_before_replays(setup: Setup, updates: int, count: int, seed: int = 0) -> list[TrainState]:
-    """The last so many states of a run of so many updates whose next cycle replays levels."""
-    state, found = place(setup, init(setup, seed)), []
+    """So many states of a run of so many updates whose next cycle replays levels, evenly spread over it."""
+    state, found, due = place(setup, init(setup, seed)), [], 0.0
     while int(state.counters.updates) < updates:
         after, metrics, _ = cycle(setup, state)
-        if int(metrics["teacher/kind"]) == REPLAY:
-            found = [*found, state][-count:]
+        done = int(state.counters.updates)
+        if int(metrics["teacher/kind"]) == REPLAY and done >= due and len(found) < count:
+            found.append(state)
+            due = done + (updates - done) / (count - len(found) + 1)
         state = place(setup, after)
     return found
 
@@ -178,29 +185,38 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     )
 
 
-def profile(name: str, updates: int, rounds: int) -> dict[str, Any]:
+def profile(name: str, modes: list[str], updates: int, count: int, seed: int) -> dict[str, Any]:
     """CPU seconds and shares of the parts of a replay cycle, and of what novelty adds to it."""
     default = build(preset("maze", "plr-cenie", name, CHANGES | EAGER.get(name, {})))[1]
     novelty = default.curriculum.novelty
     assert isinstance(novelty, CenieNovelty)
-    exact = dataclasses.replace(novelty, coverage=dataclasses.replace(novelty.coverage, **EXACT))
-    setups = {"default": default, "exact": with_novelty(default, exact)}
-    states = states_before_replays(default, updates, rounds)
+    settings = {mode: dataclasses.replace(novelty.coverage, **MODES[mode]) for mode in modes}
+    setups = {
+        mode: with_novelty(default, dataclasses.replace(novelty, coverage=coverage))
+        for mode, coverage in settings.items()
+    }
+    states = states_before_replays(default, updates, count, seed)
     work = {
         (mode, "cycle"): (CompiledCycles(setup, 1), [(state, UNLIMITED) for state in states])
         for mode, setup in (setups | {"none": with_novelty(default, Nothing(novelty))}).items()
     }
     for mode, setup in setups.items():
         work |= {(mode, part): (program, given) for part, program, given in parts(setup, states)}
-    seconds, compile_seconds = cpu_seconds(work)
-    without = seconds["none", "cycle"]
-    found: dict[str, Any] = {"devices": jax.device_count(), "cycle without novelty": round(without, 4)}
+    calls, compile_seconds = cpu_seconds(work)
+    seconds = {name: float(np.mean(values)) for name, values in calls.items()}
+    found: dict[str, Any] = {
+        "devices": jax.device_count(),
+        "states": len(states),
+        "cycle without novelty": round(seconds["none", "cycle"], 4),
+    }
     for mode in setups:
         whole = seconds[mode, "cycle"]
         own = {part: value for (of, part), value in seconds.items() if of == mode}
         own["fit: EM and screening"] = own["fit"] - own["fit: k-means++"] - own["fit: silhouettes"]
+        share, error = share_saved(calls[mode, "cycle"], calls["none", "cycle"])
         found[mode] = {
-            "share of novelty in the cycle": round((whole - without) / whole, 3),
+            "share of novelty in the cycle": round(share, 3),
+            "its standard error": round(error, 3),
             "CPU s": {part: round(value, 4) for part, value in own.items()},
             "share": {part: round(value / whole, 3) for part, value in own.items()},
             "compile, CPU s": {
@@ -210,15 +226,22 @@ def profile(name: str, updates: int, rounds: int) -> dict[str, Any]:
     return found
 
 
-def cpu_seconds(work: dict[Any, tuple[Callable[..., Any], list[Any]]]) -> tuple[dict[Any, float], dict]:
-    """Mean CPU seconds of a call of each program, over its arguments and taking turns; and of its first."""
+def share_saved(whole: list[float], without: list[float]) -> tuple[float, float]:
+    """Which share of the whole is saved on average over the states, and its standard error."""
+    share = 1.0 - np.mean(without) / np.mean(whole)
+    residuals = (1.0 - share) * np.array(whole) - np.array(without)
+    return float(share), float(np.std(residuals, ddof=1) / np.mean(whole) / np.sqrt(len(whole)))
+
+
+def cpu_seconds(work: dict[Any, tuple[Callable[..., Any], list[Any]]]) -> tuple[dict[Any, list[float]], dict]:
+    """CPU seconds of the calls of each program, one per argument and taking turns; and of its first."""
     first, later = {}, {name: [] for name in work}
     for name, (program, given) in work.items():
         first[name] = _cpu(program, given[0])
     for turn in range(len(next(iter(work.values()))[1])):
         for name, (program, given) in work.items():
             later[name].append(_cpu(program, given[turn]))
-    return {name: float(np.mean(values)) for name, values in later.items()}, first
+    return later, first
 
 
 def _cpu(program: Callable[..., Any], arguments: Any) -> float:
@@ -230,9 +253,12 @@ def _cpu(program: Callable[..., Any], arguments: Any) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--presets", nargs="+", default=["paper", "quick"])
-    parser.add_argument("--updates", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--states", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=100)
     options = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     for name in options.presets:
-        print(json.dumps({name: profile(name, options.updates, options.rounds)}, indent=2), flush=True)
+        found = profile(name, options.modes, options.updates, options.states, options.seed)
+        print(json.dumps({name: found}, indent=2), flush=True)

@@ -258,9 +258,13 @@ def test_parameters_are_counted_like_scikit_learn() -> None:
         assert mixture.count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
 
 
+@pytest.mark.parametrize("cached", [0, 2**20])
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceName) -> None:
+def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(
+    kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Groups and their order change with the sizes that are wanted; the fits must not."""
+    monkeypatch.setattr(mixture, "_CACHED_POINTS", cached)
     points, valid = jnp.asarray(random_set(8)), jnp.ones(N, bool)
     sizes = range(2, 7)
 
@@ -269,7 +273,7 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
         problem = mixture.pose(points, valid, mixture.Rules(kind, REG))
         chain = kmeans.chain(KEY, problem.points, valid, sizes[-1])
         progress = mixture.begin(problem, chain, sizes)
-        progress = mixture.advance(problem, progress, wanted, iterations=100, most=sizes[::-1])
+        progress = mixture.advance(problem, progress, wanted, iterations=100, sizes=sizes)
         return mixture.judge(problem, progress, sizes[::-1])
 
     everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
@@ -283,6 +287,34 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(kind: CovarianceNam
             np.testing.assert_allclose(one[row], other[row], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("cached", [0, 2**20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_width_of_a_step_leaves_out_components(
+    kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps one after another or side by side, and steps all as wide as the largest size."""
+    points, valid, sizes = jnp.asarray(random_set(10)), jnp.ones(N, bool), range(1, 8)
+
+    @partial(jax.jit, static_argnames="as_wide_as")
+    def fit_with(as_wide_as: range) -> mixture.Fits:
+        problem = mixture.pose(points, valid, mixture.Rules(kind, REG))
+        progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 7), sizes)
+        everything = jnp.ones(len(sizes), bool)
+        progress = mixture.advance(problem, progress, everything, iterations=4, sizes=as_wide_as)
+        return mixture.judge(problem, progress, sizes[::-1])
+
+    wide = fit_with(sizes[-1:])
+    monkeypatch.setattr(mixture, "_CACHED_POINTS", cached)
+    fits = fit_with(sizes)
+    assert (np.asarray(fits.iterations) > 1).all()
+    np.testing.assert_array_equal(fits.iterations, wide.iterations)
+    np.testing.assert_allclose(fits.log_likelihood, wide.log_likelihood, rtol=1e-5)
+    for row, size in enumerate(sizes[::-1]):
+        weights = np.exp(np.asarray(fits.mixtures.log_weights[row]))
+        np.testing.assert_array_equal(weights > 0.0, np.arange(7) < size)
+        np.testing.assert_allclose(weights, np.exp(wide.mixtures.log_weights[row]), atol=1e-4)
+
+
 def test_a_fit_in_two_parts_is_the_same_fit() -> None:
     """Screening lets all sizes take some steps, and only a few of them the others."""
     points, valid, sizes = jnp.asarray(random_set(9)), jnp.ones(N, bool), range(2, 6)
@@ -293,7 +325,7 @@ def test_a_fit_in_two_parts_is_the_same_fit() -> None:
         progress = mixture.begin(problem, kmeans.chain(KEY, problem.points, valid, 5), sizes)
         for stop in stops:
             everything = jnp.ones(4, bool)
-            progress = mixture.advance(problem, progress, everything, iterations=stop, most=sizes[::-1])
+            progress = mixture.advance(problem, progress, everything, iterations=stop, sizes=sizes)
         return mixture.judge(problem, progress, sizes[::-1])
 
     whole, parts = fit_with((100,)), fit_with((3, 4, 100))

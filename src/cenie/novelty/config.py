@@ -13,7 +13,7 @@ from cenie.settings import Problem, read, setting
 CovarianceName = Literal["diag", "full", "tied", "spherical"]
 
 _MOST_COLUMNS = 20_000
-"""Components of all sizes together, which are fitted side by side: gigabytes, and minutes to compile."""
+"""Components of all sizes together, which begin side by side: gigabytes, and minutes to compile."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     `unit(k, d)` is the whitening of covariances 1; `per_component` says whether it has an axis of components.
     `covariances(whitening)` are the covariances in the shape of scikit-learn, from and to NumPy.
     `parameters(k, d)` counts the numbers that describe the covariances. `group_sizes` are the
-    numbers of mixtures worth computing side by side, down to 1.
+    numbers of mixtures worth computing side by side where points are many, down to 1.
     """
 
     prepare: Callable[[jax.Array], Any]

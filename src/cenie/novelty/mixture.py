@@ -1,8 +1,10 @@
 """Gaussian mixtures of many sizes, fitted by expectation maximisation (EM) in one compiled call.
 
-A product of all points with the few columns of one mixture is slow for its size. So the mixtures take their
-steps side by side, each with just the columns it needs; and when some have converged and would only be
-carried along, the others go on in smaller groups, the largest mixtures first.
+A step is two products of all points with the columns of a mixture, and a column that no component needs
+takes as long as others. So mixtures take their steps one after another, the largest first. A compiled step
+has a fixed number of columns; there are a few such widths, and each mixture takes the next one above its
+size. Where the points do not fit into a cache, reading them takes the time: there mixtures take their steps
+side by side, and when some have converged and would only be carried along, the rest go on in smaller groups.
 """
 
 import itertools
@@ -23,6 +25,13 @@ from cenie.novelty.precision import mean_where, row_sums
 
 _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 """Logarithm of 1e-8: the weight of a component that has lost its points."""
+
+
+_CACHED_POINTS = 2**20
+"""So many numbers of prepared points, 4 MB, are read fast enough for one mixture after another."""
+
+_WIDTHS = 4
+"""For how many numbers of components a step is worth compiling."""
 
 
 class Mixture(NamedTuple):
@@ -103,9 +112,10 @@ class Problem(NamedTuple):
 class Progress(NamedTuple):
     """How far the fits of `m` mixtures have come: the lowest losses, steps taken, and whether they are done.
 
-    A size is not `possible` [m] if the points have fewer distinct values than it has components.
+    A size [m] is not `possible` [m] if the points have fewer distinct values than it has components.
     """
 
+    sizes: jax.Array
     mixtures: Mixture
     loss: jax.Array
     iterations: jax.Array
@@ -146,9 +156,10 @@ def begin(
     if previous is not None:
         old, known = previous
         mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
-    possible = jnp.array(sizes) <= chain.distinct
+    components = jnp.array(sizes)
+    possible = components <= chain.distinct
     nothing = jnp.zeros(len(sizes), jnp.int32)
-    return turned(Progress(mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
+    return turned(Progress(components, mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
 
 
 def advance(
@@ -157,41 +168,43 @@ def advance(
     wanted: jax.Array,
     *,
     iterations: int | jax.Array,
-    most: Sequence[int],
+    sizes: range,
     together: Sequence[int] | None = None,
 ) -> Progress:
     """Fit those mixtures that are `wanted` [m] until they are done or have taken so many steps in all.
 
-    `most` [m] are the most components that each may have; none may have more than the one before. `together`
-    are the numbers of mixtures that take their steps side by side, as long as there are so many.
+    Each has another one of the `sizes`, the largest first. `together` are the numbers of mixtures that take
+    their steps side by side if the points are many, as long as there are so many mixtures.
     """
     groups = problem.shape.group_sizes if together is None else together
-    groups = sorted({min(group, len(most)) for group in groups}, reverse=True)
+    groups = sorted({min(group, len(wanted)) for group in groups}, reverse=True)
 
-    def is_idle(progress: Progress) -> jax.Array:
-        return progress.done | ~wanted | (progress.iterations >= iterations)
+    def is_waiting(progress: Progress, above: int) -> jax.Array:
+        idle = progress.done | ~wanted | (progress.iterations >= iterations)
+        return ~idle & (progress.sizes > above)
 
-    def step(progress: Progress, together: int) -> Progress:
-        """One step of the first mixtures that are not idle."""
-        idle = is_idle(progress)
-        index = jnp.argsort(idle, stable=True)[:together]
+    def step(progress: Progress, stage: _Stage) -> Progress:
+        """One step of the first mixtures that wait for it."""
+        waiting = is_waiting(progress, stage.above)
+        index = jnp.argsort(~waiting, stable=True)[: len(stage.widths)]
         old = jax.tree.map(lambda leaf: leaf[index], progress)
-        new = _step(problem, old, most[:together])
-        kept = jax.tree.map(partial(rows_where, idle[index]), old, new)
-        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, kept)
+        new = jax.tree.map(partial(rows_where, waiting[index]), _step(problem, old, stage.widths), old)
+        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, new)
 
-    for group in groups:
-        least = 1 if group == groups[-1] else group
+    for stage in _stages(problem, sizes, groups):
         progress = lax.while_loop(
-            lambda progress, least=least: jnp.sum(~is_idle(progress)) >= least,
-            partial(step, together=group),
+            lambda progress, stage=stage: jnp.sum(is_waiting(progress, stage.above)) >= stage.least,
+            partial(step, stage=stage),
             progress,
         )
     return progress
 
 
 def judge(problem: Problem, progress: Progress, most: Sequence[int]) -> Fits:
-    """Label the points of the problem, and say how likely they are, by each mixture; `most` as before."""
+    """Label the points of the problem, and say how likely they are, by each mixture.
+
+    `most` [m] are the most components that each may have.
+    """
     labels, log_likelihood = _judged(problem, progress.mixtures, most)
     ok = progress.possible
     for leaf in (log_likelihood, progress.mixtures.offsets, progress.mixtures.whitening):
@@ -211,10 +224,10 @@ def fit_sizes(
     """Fit a mixture of each size to the valid ones of clean points [n, d]. Consumes the key."""
     problem = pose(points, valid, rules)
     chain = kmeans.chain(key, problem.points, valid, sizes[-1])
-    progress, most = begin(problem, chain, sizes, previous), sizes[::-1]
+    progress = begin(problem, chain, sizes, previous)
     everything = jnp.ones(len(sizes), bool)
-    progress = advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
-    return turned(judge(problem, progress, most))
+    progress = advance(problem, progress, everything, iterations=rules.max_iterations, sizes=sizes)
+    return turned(judge(problem, progress, sizes[::-1]))
 
 
 def turned(rows: Any) -> Any:
@@ -235,6 +248,28 @@ def count_parameters(size: int, dimensions: int, covariance: CovarianceName) -> 
     return SHAPES[covariance].parameters(size, dimensions) + size * dimensions + size - 1
 
 
+class _Stage(NamedTuple):
+    """Steps of mixtures with more than `above` components, as long as at least so many wait for one.
+
+    As many take a step side by side as there are `widths`, the most components of each.
+    """
+
+    widths: Sequence[int]
+    above: int
+    least: int
+
+
+def _stages(problem: Problem, sizes: range, groups: Sequence[int]) -> list[_Stage]:
+    """One after another, in steps of few widths; or in these groups, if the points are many."""
+    most = sizes[::-1]
+    if max(groups) > 1 and problem.prepared.size > _CACHED_POINTS:
+        return [_Stage(most[:group], 0, 1 if group == groups[-1] else group) for group in groups]
+    if problem.shape.group_sizes == (1,):
+        return [_Stage(most[:1], 0, 1)]
+    widths = most[:: -(-len(most) // _WIDTHS)]
+    return [_Stage((width,), above, 1) for width, above in itertools.pairwise([*widths, 0])]
+
+
 def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progress:
     """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
     old = _packed(problem, progress.mixtures, widths)
@@ -252,7 +287,7 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
     new = _maximised(problem, Assigned(together, row_sums(together)), old, widths)
     mixtures = _stacked(problem, new, progress.mixtures, widths)
     lowest = jnp.minimum(progress.loss, loss)
-    return Progress(mixtures, lowest, progress.iterations + 1, done, progress.possible)
+    return Progress(progress.sizes, mixtures, lowest, progress.iterations + 1, done, progress.possible)
 
 
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:

@@ -59,9 +59,11 @@ def fit(
     if _screens(config):
         judged = _screened(config, draw_key, score_key, problem, progress)
     else:
-        everything, most = jnp.ones(len(sizes), bool), sizes[::-1]
-        progress = mixture.advance(problem, progress, everything, iterations=rules.max_iterations, most=most)
-        fits = mixture.turned(mixture.judge(problem, progress, most))
+        everything = jnp.ones(len(sizes), bool)
+        progress = mixture.advance(
+            problem, progress, everything, iterations=rules.max_iterations, sizes=sizes
+        )
+        fits = mixture.turned(mixture.judge(problem, progress, sizes[::-1]))
         judged = _Judged(fits, _scores(config, score_key, problem, fits, sizes), fits.ok)
     fits = judged.fits
     best = jnp.argmax(jnp.where(judged.eligible, judged.scores, -jnp.inf))
@@ -110,7 +112,7 @@ def _screened(
     # Every group is a loop to be compiled: all sizes take the same steps, and finalists are few.
     groups = problem.shape.group_sizes
     progress = mixture.advance(
-        problem, progress, everything, iterations=steps, most=most, together=groups[:1]
+        problem, progress, everything, iterations=steps, sizes=sizes, together=groups[:1]
     )
     count = min(config.screening_points, len(problem.points))
     sample = mixture.subset(problem, *drawn(draw_key, problem.valid, count))
@@ -123,7 +125,7 @@ def _screened(
     wanted = rough.ok[index] & (rough_scores[index] >= jnp.max(rough_scores) - config.screening_margin)
     finalists = jax.tree.map(lambda leaf: leaf[index], progress)
     finalists = mixture.advance(
-        problem, finalists, wanted, iterations=config.max_iterations, most=few, together=groups[-2:]
+        problem, finalists, wanted, iterations=config.max_iterations, sizes=sizes, together=groups[-2:]
     )
     fits = mixture.judge(problem, finalists, few)
     scores = _scores(config, score_key, problem, fits, few)

@@ -77,10 +77,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.priority.temperature": 1.0,
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
         "teacher.novelty.coverage.window": 128,
-        "teacher.novelty.coverage.max_points": 4096,  # half the cost of 8192, and nearly the ranking
-        # With four the exact number of components is missed in one fit of eight (docs/results.md).
-        "teacher.novelty.coverage.screening_candidates": 6,
-        "teacher.novelty.coverage.screening_margin": 0.1,
+        # The ranking of 4096 at a third of the cost (docs/novelty.md): there is time to fit every number of
+        # components to the end, and the choice is that of the exact mode (docs/results.md).
+        "teacher.novelty.coverage.max_points": 1536,
+        "teacher.novelty.coverage.screening_steps": None,
         "teacher.designer.network.encoder": {
             "kind": "bits",
             "size": 64,
