@@ -16,7 +16,7 @@ from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import CompiledCycles, Parts, build, place
+from cenie.run.build import CompiledCycles, Parts, build, place, program_settings
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -109,17 +109,29 @@ def train(
 ) -> bool:
     """Train until the config's number of updates; True if it got there, False if it was told to stop.
 
-    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python.
+    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python. None
+    means that no script is there at all, as on the command line.
     `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
     matters.
     """
-    with kept_programs(), _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
+    with (
+        kept_programs() as programs,
+        _where_to_write(directory) as own,
+        own.lock() as note,
+        GracefulStop() as stop,
+    ):
         if note:
             progress.note(note)
         run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
-            advance = CompiledCycles(run.setup, config.run.cycles_per_chunk)
+            advance = CompiledCycles(
+                run.setup,
+                config.run.cycles_per_chunk,
+                settings=program_settings(run.config, parts),
+                # A script may have changed our own modules: what it runs is traced.
+                directory=programs if parts is None else None,
+            )
             if not _is_over(run, counters):
                 # Before the evaluation: side by side they take as long, and a third more memory.
                 advance.programs(run.state)
