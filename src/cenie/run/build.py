@@ -146,6 +146,15 @@ class CompiledCycles:
         self._setup, self._count, self._options = setup, count, options
         self._settings, self._directory = settings, directory
         self._halves: tuple[Program, Program] | None = None
+        self._pending: tuple[Future[Program], ...] | None = None
+        self.found = False
+        """Whether both were traced by an earlier run, so that they are probably compiled as well."""
+
+    def begin(self, state: TrainState) -> None:
+        """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
+        pool = ThreadPoolExecutor(2, "compiling")
+        self._pending = self._compiled(pool, devices.expected(self._setup.mesh, state, split=False))
+        pool.shutdown(wait=False)
 
     def _compiled(self, pool: ThreadPoolExecutor, state: TrainState) -> tuple[Future[Program], ...]:
         if self._settings is None or self._directory is None:
@@ -157,6 +166,7 @@ class CompiledCycles:
             lowered = play.lowered(state), tell.lowered(state.teacher, self._expected(play.results))
         except Exception:  # Nothing that is wrong with what was kept may stop a run.
             return self._traced_now(pool, state, file)
+        self.found = True
         return tuple(
             pool.submit(self._finished, half, program.results, number)
             for number, (half, program) in enumerate(zip(lowered, kept))
@@ -215,8 +225,10 @@ class CompiledCycles:
     def programs(self, state: TrainState) -> tuple[Program, Program]:
         """Both halves, for states like this one; waits for the compiler the first time."""
         if self._halves is None:
-            with ThreadPoolExecutor(2, "compiling") as pool:
-                first, second = self._compiled(pool, state)
+            if self._pending is None:
+                self.begin(state)
+            assert self._pending is not None
+            (first, second), self._pending = self._pending, None
             self._halves = first.result(), second.result()
         return self._halves
 

@@ -133,9 +133,19 @@ def _tidy(directory: Path) -> None:
     for path in sorted(found, key=_modified, reverse=True):
         # Another run may be tidying up too.
         with contextlib.suppress(OSError):
-            total += path.stat().st_size
-            if total > LARGEST or _is_damaged(path):
+            status = path.stat()
+            total += status.st_size
+            if total > LARGEST:
                 path.unlink()
+            elif not path.name.endswith(TRACE) and stat.S_IMODE(status.st_mode) != _WHOLE:
+                if _is_damaged(path):
+                    path.unlink()
+                else:
+                    path.chmod(_WHOLE)
+
+
+_WHOLE = 0o600
+"""The mode of a program that was looked through: for a gigabyte of them that takes seconds, at each start."""
 
 
 def _modified(path: Path) -> float:

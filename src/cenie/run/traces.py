@@ -122,8 +122,10 @@ class Flat:
 def trace_file(directory: Path, settings: Any, arguments: Any) -> Path:
     """Where programs belong that depend on these settings, plain data, and on the shapes of arguments."""
     shapes = [(str(leaf.shape), str(leaf.dtype), str(leaf.sharding)) for leaf in jax.tree.leaves(arguments)]
-    # What is known of JAX's own options may be any object; its text is enough to tell it from another.
-    options = {name: str(getattr(jax.config, name, None)) for name in sorted(jax.config.values)}
+    # An option may be any object; its text is enough to tell it from another.
+    options = {
+        name: str(getattr(jax.config, name, None)) for name in jax.config.values if "cache" not in name
+    }
     known = (_FORMAT, source_digest(), _versions(), environment_facts(), options, settings, shapes)
     return directory / f"{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()}{TRACE}"
 

@@ -81,6 +81,7 @@ class _Run:
     domain: Domain
     suite: Suite
     state: TrainState
+    advance: CompiledCycles
     metrics: JsonLines
     timing: JsonLines
     table: EvaluationTable
@@ -122,23 +123,16 @@ def train(
     ):
         if note:
             progress.note(note)
-        run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, parts, programs=programs, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
-            advance = CompiledCycles(
-                run.setup,
-                config.run.cycles_per_chunk,
-                settings=program_settings(run.config, parts),
-                # A script may have changed our own modules: what it runs is traced.
-                directory=programs if parts is None else None,
-            )
-            if not _is_over(run, counters):
+            if not _is_over(run, counters) and not run.advance.found:
                 # Before the evaluation: side by side they take as long, and a third more memory.
-                advance.programs(run.state)
+                run.advance.programs(run.state)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             while not _is_over(run, counters) and not in_any_process(stop.requested):
-                counters = _chunk(run, advance, counters)
+                counters = _chunk(run, counters)
             if not _is_over(run, counters):
                 _checkpoint(run, counters)
                 return False
@@ -179,19 +173,26 @@ def _open(
     progress: Progress,
     parts: Parts | None,
     *,
+    programs: Path | None,
     resume: bool,
     decay: Decay | None,
 ) -> _Run:
     """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     domain, setup = build(config, parts)
+    # A script may have changed our own modules: what it runs is traced.
+    kept_in = programs if parts is None else None
+    advance = _cycles(config, setup, parts, kept_in)
     if resume:
         check_format(source.evaluations)
         start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)
+        if not config.is_over(0, 0):
+            advance.begin(state_shapes(setup))
         start = _Start(config, init(setup, config.seed), 0, None)
     if start.config != config:  # another schedule of the learning rate
         domain, setup = build(start.config, parts)
+        advance = _cycles(start.config, setup, parts, kept_in)
     config, cycle, facts = start.config, start.cycle, start.facts
     replay = setup.curriculum.replay
     longest = setup.environment.max_steps
@@ -212,6 +213,7 @@ def _open(
         domain=domain,
         suite=domain.suites[config.run.suite](),
         state=place(setup, start.state),
+        advance=advance,
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
@@ -227,6 +229,11 @@ def _open(
             progress.note(f"this run is not bit-exact: {message}")
             run.deviations.append(f"after cycle {cycle}: {message}")
     return run
+
+
+def _cycles(config: Config, setup: Setup, parts: Parts | None, directory: Path | None) -> CompiledCycles:
+    own_settings = program_settings(config, parts)
+    return CompiledCycles(setup, config.run.cycles_per_chunk, settings=own_settings, directory=directory)
 
 
 def _load(
@@ -295,10 +302,12 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
     ]
 
 
-def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
+def _chunk(run: _Run, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics, record = advance(run.state, run.config.updates, _cycles_left(run, before))
+    run.state, history, metrics, record = run.advance(
+        run.state, run.config.updates, _cycles_left(run, before)
+    )
     run.points = record.points
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
