@@ -147,14 +147,24 @@ class CompiledCycles:
         self._settings, self._directory = settings, directory
         self._halves: tuple[Program, Program] | None = None
         self._pending: tuple[Future[Program], ...] | None = None
-        self.found = False
-        """Whether both were traced by an earlier run, so that they are probably compiled as well."""
+        self._found = False
 
     def begin(self, state: TrainState) -> None:
         """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
+        if self._pending is not None or self._halves is not None:
+            return
         pool = ThreadPoolExecutor(2, "compiling")
         self._pending = self._compiled(pool, devices.expected(self._setup.mesh, state, split=False))
         pool.shutdown(wait=False)
+
+    def wait_if_long(self, state: TrainState) -> None:
+        """Wait for the compiler, unless an earlier run has left it little to do.
+
+        Other programs would have to wait for it anyway, since they share its threads, and take more memory.
+        """
+        self.begin(state)
+        if not self._found:
+            self.programs(state)
 
     def _compiled(self, pool: ThreadPoolExecutor, state: TrainState) -> tuple[Future[Program], ...]:
         if self._settings is None or self._directory is None:
@@ -166,7 +176,7 @@ class CompiledCycles:
             lowered = play.lowered(state), tell.lowered(state.teacher, self._expected(play.results))
         except Exception:  # Nothing that is wrong with what was kept may stop a run.
             return self._traced_now(pool, state, file)
-        self.found = True
+        self._found = True
         return tuple(
             pool.submit(self._finished, half, program.results, number)
             for number, (half, program) in enumerate(zip(lowered, kept))
@@ -225,8 +235,7 @@ class CompiledCycles:
     def programs(self, state: TrainState) -> tuple[Program, Program]:
         """Both halves, for states like this one; waits for the compiler the first time."""
         if self._halves is None:
-            if self._pending is None:
-                self.begin(state)
+            self.begin(state)
             assert self._pending is not None
             (first, second), self._pending = self._pending, None
             self._halves = first.result(), second.result()

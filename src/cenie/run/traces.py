@@ -159,9 +159,8 @@ def write(path: Path, programs: Sequence[Traced]) -> None:
 
 
 @functools.cache
-def source_digest() -> str:
+def source_digest(root: Path = Path(__file__).parents[1]) -> str:
     """Of all our code: a line that is changed anywhere may change what is traced."""
-    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()

@@ -126,9 +126,8 @@ def train(
         run = _open(config, directory, own, progress, parts, programs=programs, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
-            if not _is_over(run, counters) and not run.advance.found:
-                # Before the evaluation: side by side they take as long, and a third more memory.
-                run.advance.programs(run.state)
+            if not _is_over(run, counters):
+                run.advance.wait_if_long(run.state)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             while not _is_over(run, counters) and not in_any_process(stop.requested):
