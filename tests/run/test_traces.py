@@ -217,7 +217,8 @@ print(traced.lowered(4.0 * jnp.eye(3)).compile()(4.0 * jnp.eye(3))[0].sum())
 
 
 def test_a_kept_program_finds_lapack_in_a_new_process(tmp_path: Path):
-    """JAX loads it when a program is lowered that calls it, which is not done again for what was kept."""
+    """JAX loads it when a call of it is lowered, which is done again for nothing that was kept: without it,
+    the call would end the process. JAX must think of that when it reads a module."""
     flat = Flat("factor", jnp.linalg.cholesky, 4.0 * jnp.eye(3))
     write(tmp_path / "x-trace", [flat.traced()])
     command = [sys.executable, "-c", LATER, str(tmp_path / "x-trace")]

@@ -55,9 +55,6 @@ class Traced:
         # All about the way it is called is that of a program with the same arguments and results.
         shell = export.export(jax.jit(same_shapes, keep_unused=True))(*leaves)
         program = dataclasses.replace(shell, mlir_module_serialized=self.module)
-        if b"lapack_" in self.module:
-            # JAX loads LAPACK when it first lowers a call of it, and calling it before ends the process.
-            jax.jit(jnp.linalg.cholesky).lower(jnp.eye(1))
 
         def call(*leaves: Any) -> Any:
             return program.call(*leaves)
