@@ -152,7 +152,7 @@ def test_every_setting_that_build_reads_counts():
         "run.recorded_points": 7,
     }.items():
         assert program_settings(tiny("plr-cenie", **{path: value}), None) != settings, path
-    others = {"seed": 5, "run.evaluate_every": 7, "run.cycles_per_chunk": 3}
+    others: dict[str, Any] = {"seed": 5, "run.evaluate_every": 7, "run.cycles_per_chunk": 3}
     assert program_settings(tiny("plr-cenie", **others), None) == settings
 
 
