@@ -93,13 +93,13 @@ def measure_parts(method: str, preset: str) -> None:
     clock("settings")
     import jax
 
-    from cenie.run.build import CompiledCycles, build, place
+    from cenie.run.build import CompiledCycles, build, place, program_settings
     from cenie.run.compilation import kept_programs
     from cenie.run.evaluate import evaluate
     from cenie.teach.cycle import init
 
     clock("imports")
-    with kept_programs():
+    with kept_programs() as programs:
         domain, setup = build(config)
         clock("domain and devices")
         state = jax.block_until_ready(place(setup, init(setup, config.seed)))
@@ -115,7 +115,7 @@ def measure_parts(method: str, preset: str) -> None:
                 mesh=setup.mesh,
             )
             clock(name)
-        advance = CompiledCycles(setup, 1)
+        advance = CompiledCycles(setup, 1, settings=program_settings(config, None), directory=programs)
         advance.programs(state)
         clock("trace and compile a cycle")
         for name in ("first cycle", "second cycle"):

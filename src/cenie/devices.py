@@ -101,8 +101,10 @@ def shard_rows(mesh: Mesh | None, rows: Any) -> Any:
     if mesh is None:
         return rows
 
-    def pad(array: jax.Array | np.ndarray) -> jax.Array:
+    def pad(array: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
         missing = -array.shape[0] % mesh.size
+        if not missing:  # Every operation here would be compiled.
+            return array
         return jnp.concatenate([jnp.asarray(array), jnp.repeat(jnp.asarray(array[-1:]), missing, axis=0)])
 
     return _put(jax.tree.map(pad, rows), _over(mesh))

@@ -393,3 +393,15 @@ def test_screening_chooses_the_size_and_the_mixture_of_a_thorough_fit() -> None:
     # The rejected sizes have their rough figures, which are not those of a thorough fit.
     assert np.isfinite(other.diagnostics["scores"]).all()
     assert not np.allclose(one.diagnostics["scores"], other.diagnostics["scores"], atol=1e-4)
+
+
+@every_model
+def test_before_any_fit_there_are_zeros_where_a_fit_has_diagnostics(config: CoverageConfig) -> None:
+    """They are written down beside each fit, because a fit takes a second to trace for its shapes."""
+    before = coverage.init(config, points_per_level=4, dimensions=3)
+    after = jax.eval_shape(lambda: coverage.fit(config, before, jax.random.key(0)))
+    shapes = jax.eval_shape(lambda: before.diagnostics)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), after.diagnostics) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), shapes
+    )
+    assert not any(value.any() for value in before.diagnostics.values())

@@ -242,3 +242,16 @@ def resident() -> int:
 def test_a_system_without_such_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     give_back_memory()
+
+
+def test_a_program_is_looked_through_once(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each start would unpack all that was ever kept."""
+    looked_at = []
+    monkeypatch.setattr(compilation, "_is_damaged", lambda path: looked_at.append(path))
+    with kept_programs():
+        compute()
+    for _ in range(2):
+        compilation._ready.cache_clear()  # a new process
+        with kept_programs():
+            compute()
+    assert looked_at == list(cache.iterdir())

@@ -22,10 +22,13 @@ LOG_DENSITY_LIMIT = 1e12
 by points that differ: with a regulariser of 1e-6, a step of 10 in a constant column makes 5e7."""
 
 MODELS: dict[str, CoverageModel] = {
-    "mixture": CoverageModel(selection.init, selection.fit, selection.log_density),
-    "pca": CoverageModel(pca.init, pca.fit, pca.log_density),
-    "neighbours": CoverageModel(neighbours.init, neighbours.fit, neighbours.log_density),
-    "distillation": CoverageModel(distillation.init, distillation.fit, distillation.log_density),
+    name: CoverageModel(room.init, room.fit, room.unfitted, room.log_density)
+    for name, room in {
+        "mixture": selection,
+        "pca": pca,
+        "neighbours": neighbours,
+        "distillation": distillation,
+    }.items()
 }
 
 
@@ -55,23 +58,13 @@ def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> Cove
     model = model_of(config)
     points = jnp.zeros((config.window, points_per_level, dimensions))
     valid = jnp.zeros((config.window, points_per_level), bool)
-    start = model.init(config, dimensions)
-    flat = jax.ShapeDtypeStruct((_points_to_fit(config, valid.size), dimensions), points.dtype)
-    mask = jax.ShapeDtypeStruct(flat.shape[:1], valid.dtype)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    fitted = jax.eval_shape(
-        lambda key, points, valid: model.fit(config, key, points, valid=valid, previous=start),
-        key,
-        flat,
-        mask,
-    )
     return CoverageState(
         points=points,
         valid=valid,
-        model=start,
+        model=model.init(config, dimensions),
         fitted=jnp.zeros((), bool),
         failed_fits=jnp.zeros((), jnp.int32),
-        diagnostics=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), fitted.diagnostics),
+        diagnostics=model.unfitted(config),
     )
 
 

@@ -95,6 +95,11 @@ def fit(
     )
 
 
+def unfitted(config: DistillationConfig) -> dict[str, jax.Array]:
+    """The diagnostics before any fit."""
+    return {"before": jnp.zeros(()), "after": jnp.zeros(())}
+
+
 def log_density(config: DistillationConfig, model: DistillationModel, points: jax.Array) -> jax.Array:
     """The negative error [n] at points [n, d]: no density, but ordered like one."""
     inputs = _limited(points, model.shift, model.scale)

@@ -369,7 +369,6 @@ def _seed(value: Any) -> int:
     return number
 
 
-@functools.lru_cache(maxsize=4)  # it takes a third of a second to trace
 def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState:
     """A state with room for no points: they are kept in NumPy and come into the state for a fit."""
     with _in_single_precision():

@@ -24,10 +24,12 @@ class CoverageModel(NamedTuple):
     `init(config, dimensions)` is a model before any fit: any finite values of the right shapes.
     `fit(config, key, points [n, d], *, valid [n], previous)` never raises and may look at the previous model.
     Points are finite, and zero where they are not valid; there may be no valid point at all.
+    `unfitted(config)` are zeros in the place of its diagnostics: a fit takes long to trace for their shapes.
     `log_density(config, model, points [p, d])` are log-densities [p], up to a constant; it need not be
     finite for points that are not.
     """
 
     init: Callable[[Any, int], Any]
     fit: Callable[..., Fitted]
+    unfitted: Callable[[Any], dict[str, jax.Array]]
     log_density: Callable[[Any, Any, jax.Array], jax.Array]

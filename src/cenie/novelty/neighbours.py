@@ -47,6 +47,11 @@ def fit(
     return Fitted(model, usable, {"kept": jnp.sum(mask)})
 
 
+def unfitted(config: NeighboursConfig) -> dict[str, jax.Array]:
+    """The diagnostics before any fit."""
+    return {"kept": jnp.zeros((), jnp.int32)}
+
+
 def log_density(config: NeighboursConfig, model: NeighboursModel, points: jax.Array) -> jax.Array:
     """k / (m V r^d) in logarithms [n], with r the distance from the k-th neighbour and V the unit ball.
 

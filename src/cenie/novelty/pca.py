@@ -64,6 +64,11 @@ def fit(
     )
 
 
+def unfitted(config: MixtureConfig) -> dict[str, jax.Array]:
+    """The diagnostics before any fit."""
+    return {**selection.unfitted(config), "explained": jnp.zeros(())}
+
+
 def log_density(config: MixtureConfig, model: PcaModel, points: jax.Array) -> jax.Array:
     """Logarithm of the density [n] at points [n, d]."""
     inside = points - model.origin

@@ -79,6 +79,18 @@ def fit(
     return Fitted(model, jnp.any(judged.eligible), diagnostics)
 
 
+def unfitted(config: MixtureConfig) -> dict[str, jax.Array]:
+    """The diagnostics before any fit."""
+    count = len(sizes_of(config))
+    return {
+        "components": jnp.zeros((), jnp.int32),
+        "scores": jnp.zeros(count),
+        "iterations": jnp.zeros(count, jnp.int32),
+        "log_likelihood": jnp.zeros(count),
+        "failed": jnp.zeros((), jnp.int32),
+    }
+
+
 def log_density(config: MixtureConfig, model: MixtureModel, points: jax.Array) -> jax.Array:
     """Logarithm of the density [n] at points [n, d]."""
     return mixture.log_density(model.chosen, points, config.covariance)

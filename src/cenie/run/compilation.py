@@ -24,15 +24,24 @@ from cenie.run.devices import visible_cores
 VARIABLE = "CENIE_CACHE_DIR"
 """Names another directory than the usual one; `off` keeps nothing."""
 
+TRACE = "-trace"
+"""How the names of traced programs end, which are kept beside the compiled ones (`run/traces.py`)."""
+
 LARGEST = 1 << 30
 """Bytes of programs for one kind of machine; beyond that the oldest go."""
 
 
-@contextlib.contextmanager
-def kept_programs() -> Iterator[None]:
-    """Inside, what takes JAX more than a second to compile is kept, and found again by later runs.
+SHORTEST = 0.1
+"""Seconds of compiling that are worth a file. JAX's own limit is one second, and a run has a dozen programs
+below that."""
 
-    A cache that the user has set up in JAX is used as it is. Afterwards JAX is as it was before.
+
+@contextlib.contextmanager
+def kept_programs() -> Iterator[Path | None]:
+    """Inside, what takes JAX a while to compile is kept, and found again by later runs.
+
+    A cache that the user has set up in JAX is used as it is. Afterwards JAX is as it was before. Gives the
+    directory, unless there is none or it is the user's.
     """
     import jax
     from jax.experimental.compilation_cache import compilation_cache
@@ -42,15 +51,18 @@ def kept_programs() -> Iterator[None]:
     if not config.jax_compilation_cache_dir and config.jax_enable_compilation_cache:
         directory = cache_directory(os.environ)
     if directory is None or not _ready(directory):
-        yield
+        yield None
         return
     with warnings.catch_warnings():
         # JAX warns of programs that it cannot read or write, and compiles them: nothing that needs a user.
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
         compilation_cache.set_cache_dir(str(directory))
+        shortest = config.jax_persistent_cache_min_compile_time_secs
+        config.update("jax_persistent_cache_min_compile_time_secs", min(shortest, SHORTEST))
         try:
-            yield
+            yield directory
         finally:
+            config.update("jax_persistent_cache_min_compile_time_secs", shortest)
             config.update("jax_compilation_cache_dir", None)
             compilation_cache.reset_cache()
 
@@ -117,12 +129,23 @@ def _tidy(directory: Path) -> None:
     JAX never writes over a program that is there, so that a damaged one would be compiled anew for ever.
     """
     total = 0
-    for path in sorted(directory.glob("*-cache"), key=_modified, reverse=True):
+    found = [*directory.glob("*-cache"), *directory.glob(f"*{TRACE}*")]
+    for path in sorted(found, key=_modified, reverse=True):
         # Another run may be tidying up too.
         with contextlib.suppress(OSError):
-            total += path.stat().st_size
-            if total > LARGEST or _is_damaged(path):
+            status = path.stat()
+            total += status.st_size
+            if total > LARGEST:
                 path.unlink()
+            elif not path.name.endswith(TRACE) and stat.S_IMODE(status.st_mode) != _WHOLE:
+                if _is_damaged(path):
+                    path.unlink()
+                else:
+                    path.chmod(_WHOLE)
+
+
+_WHOLE = 0o600
+"""The mode of a program that was looked through: for a gigabyte of them that takes seconds, at each start."""
 
 
 def _modified(path: Path) -> float:

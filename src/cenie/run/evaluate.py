@@ -1,5 +1,6 @@
 """Play held-out levels with a fixed student: one episode per level, actions sampled, no learning."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from cenie import devices
 from cenie.envs.base import Domain, Environment, Suite
@@ -103,9 +104,11 @@ def play_once(
     size = -(-total // -(-total // batch_size))
     parts = []
     for first in range(0, total, size):
-        # The last level is repeated where a chunk has too few.
-        rows = np.minimum(np.arange(first, first + size), total - 1)
-        chunk = jax.tree.map(lambda array, rows=rows: array[rows], (levels, keys))
+        chunk = levels, keys
+        if size < total:
+            # The last level is repeated where a chunk has too few.
+            rows = np.minimum(np.arange(first, first + size), total - 1)
+            chunk = jax.tree.map(lambda array, rows=rows: array[rows], chunk)
         parts.append(
             _play_chunk(
                 environment,
@@ -214,8 +217,13 @@ def environment_of(domain: Domain, suite: Suite) -> Environment:
 
 def episode_keys(seed: int, count: int, episodes: int) -> Key[Array, " n"]:
     """A key for each episode that depends on the entry and the episode, not on how many there are."""
+    return _episode_keys(jax.random.key(seed), count, episodes)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _episode_keys(key: PRNGKeyArray, count: int, episodes: Int[Array, ""]) -> Key[Array, " n"]:
     number = jnp.arange(count)
-    entries = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), number // episodes)
+    entries = jax.vmap(jax.random.fold_in, (None, 0))(key, number // episodes)
     return jax.vmap(jax.random.fold_in)(entries, number % episodes)
 
 

@@ -16,7 +16,7 @@ from cenie import __version__, settings
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
-from cenie.run.build import CompiledCycles, Parts, build, place
+from cenie.run.build import CompiledCycles, Parts, build, place, program_settings
 from cenie.run.compilation import kept_programs
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (
@@ -81,6 +81,7 @@ class _Run:
     domain: Domain
     suite: Suite
     state: TrainState
+    advance: CompiledCycles
     metrics: JsonLines
     timing: JsonLines
     table: EvaluationTable
@@ -109,24 +110,28 @@ def train(
 ) -> bool:
     """Train until the config's number of updates; True if it got there, False if it was told to stop.
 
-    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python.
+    Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python. None
+    means that no script is there at all, as on the command line.
     `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
     matters.
     """
-    with kept_programs(), _where_to_write(directory) as own, own.lock() as note, GracefulStop() as stop:
+    with (
+        kept_programs() as programs,
+        _where_to_write(directory) as own,
+        own.lock() as note,
+        GracefulStop() as stop,
+    ):
         if note:
             progress.note(note)
-        run = _open(config, directory, own, progress, parts, resume=resume, decay=decay)
+        run = _open(config, directory, own, progress, parts, programs=programs, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
-            advance = CompiledCycles(run.setup, config.run.cycles_per_chunk)
             if not _is_over(run, counters):
-                # Before the evaluation: side by side they take as long, and a third more memory.
-                advance.programs(run.state)
+                run.advance.wait_if_long(run.state)
             if counters.cycles == 0:
                 _evaluate(run, counters, final=True)
             while not _is_over(run, counters) and not in_any_process(stop.requested):
-                counters = _chunk(run, advance, counters)
+                counters = _chunk(run, counters)
             if not _is_over(run, counters):
                 _checkpoint(run, counters)
                 return False
@@ -167,19 +172,26 @@ def _open(
     progress: Progress,
     parts: Parts | None,
     *,
+    programs: Path | None,
     resume: bool,
     decay: Decay | None,
 ) -> _Run:
     """Begin or go on from the checkpoints of `source`, which is `directory` in the process that writes."""
     domain, setup = build(config, parts)
+    # A script may have changed our own modules: what it runs is traced.
+    kept_in = programs if parts is None else None
+    advance = _cycles(config, setup, parts, kept_in)
     if resume:
         check_format(source.evaluations)
         start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)
+        if not config.is_over(0, 0):
+            advance.begin(state_shapes(setup))
         start = _Start(config, init(setup, config.seed), 0, None)
     if start.config != config:  # another schedule of the learning rate
         domain, setup = build(start.config, parts)
+        advance = _cycles(start.config, setup, parts, kept_in)
     config, cycle, facts = start.config, start.cycle, start.facts
     replay = setup.curriculum.replay
     longest = setup.environment.max_steps
@@ -200,6 +212,7 @@ def _open(
         domain=domain,
         suite=domain.suites[config.run.suite](),
         state=place(setup, start.state),
+        advance=advance,
         metrics=JsonLines(directory.metrics),
         timing=JsonLines(directory.timing),
         table=EvaluationTable(directory.evaluations),
@@ -215,6 +228,11 @@ def _open(
             progress.note(f"this run is not bit-exact: {message}")
             run.deviations.append(f"after cycle {cycle}: {message}")
     return run
+
+
+def _cycles(config: Config, setup: Setup, parts: Parts | None, directory: Path | None) -> CompiledCycles:
+    own_settings = program_settings(config, parts)
+    return CompiledCycles(setup, config.run.cycles_per_chunk, settings=own_settings, directory=directory)
 
 
 def _load(
@@ -283,10 +301,12 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
     ]
 
 
-def _chunk(run: _Run, advance: CompiledCycles, before: Counts) -> Counts:
+def _chunk(run: _Run, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began = time.perf_counter()
-    run.state, history, metrics, record = advance(run.state, run.config.updates, _cycles_left(run, before))
+    run.state, history, metrics, record = run.advance(
+        run.state, run.config.updates, _cycles_left(run, before)
+    )
     run.points = record.points
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))

@@ -18,7 +18,7 @@ from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.features import state_action_features
+from cenie.student.features import state_action_features, with_action
 from cenie.student.networks import Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
@@ -356,15 +356,16 @@ def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
     """How many points a level has, and of how many numbers; nothing is played to find out."""
     if setup.curriculum.novelty is None:
         return 0, 0
+    environment, count = setup.environment, setup.student.num_levels
 
-    def points(key: PRNGKeyArray) -> Points | None:
+    def first_points(key: PRNGKeyArray) -> Array:
         source = setup.curriculum.source
-        levels, _ = source.propose(source.init(key), key, setup.student.num_levels)
-        return play(setup, 0, init_student(setup.student, network), levels, key).points
+        levels, _ = source.propose(source.init(key), key, count)
+        observation, _ = jax.vmap(lambda level: environment.reset(key, environment.prepare(level)))(levels)
+        _, decision = network.step(network.initial_memory(count), observation, jnp.ones(count, bool))
+        return with_action(decision.features, decision.policy.sample(key), environment.action_space)
 
-    shapes = jax.eval_shape(points, jax.random.key(0))
-    assert shapes is not None
-    return shapes.values.shape[1:]
+    return setup.student.num_steps, jax.eval_shape(first_points, jax.random.key(0)).shape[1]
 
 
 def _learn_if(
