@@ -32,7 +32,8 @@ from cenie.novelty import coverage, kmeans, mixture
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.selection import sizes_of
 from cenie.novelty.silhouette import silhouettes
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
+from cenie.run.compiled import CompiledCycles
 from cenie.run.presets import preset
 from cenie.student.features import state_action_features
 from cenie.student.ppo import learn

@@ -12,7 +12,8 @@ import argparse
 import time
 from typing import Any
 
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
+from cenie.run.compiled import CompiledCycles
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
 from cenie.teach.cycle import init

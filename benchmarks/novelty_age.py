@@ -18,7 +18,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cenie.novelty import coverage
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
+from cenie.run.compiled import CompiledCycles
 from cenie.run.presets import preset
 from cenie.teach.buffer import levels_at
 from cenie.teach.cenie import CenieNovelty

@@ -93,8 +93,9 @@ def measure_parts(method: str, preset: str) -> None:
     clock("settings")
     import jax
 
-    from cenie.run.build import CompiledCycles, build, place, program_settings
+    from cenie.run.build import build, place
     from cenie.run.compilation import kept_programs
+    from cenie.run.compiled import CompiledCycles, program_settings
     from cenie.run.evaluate import evaluate
     from cenie.teach.cycle import init
 

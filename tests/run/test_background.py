@@ -8,8 +8,9 @@ from jax.stages import Lowered
 from rich.console import Console
 
 from cenie.run import train as training
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
+from cenie.run.compiled import CompiledCycles
 from cenie.run.directory import RunDirectory
 from cenie.run.progress import Progress
 from cenie.teach.cycle import cycles, init

@@ -21,8 +21,9 @@ from cenie import Parts, Score
 from cenie.run import build as building
 from cenie.run import traces
 from cenie.run import train as training
-from cenie.run.build import CompiledCycles, build, place, program_settings
+from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
+from cenie.run.compiled import CompiledCycles, program_settings
 from cenie.run.directory import RunDirectory
 from cenie.run.progress import Progress
 from cenie.run.traces import Flat, Traced, read, source_digest, trace_file, write

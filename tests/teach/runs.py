@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
+from cenie.run.compiled import CompiledCycles
 from cenie.teach.cycle import init
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny

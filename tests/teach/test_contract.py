@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from cenie.envs.domains import DOMAINS
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
+from cenie.run.compiled import CompiledCycles
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.designer import DesignerSource

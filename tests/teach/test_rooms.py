@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import cenie
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
+from cenie.run.compiled import CompiledCycles
 from cenie.teach.buffer import Remembered
 from cenie.teach.config import Constant
 from cenie.teach.curriculum import NEW, REPLAY, Curriculum

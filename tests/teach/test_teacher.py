@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.run.build import CompiledCycles, build, place
+from cenie.run.build import build, place
+from cenie.run.compiled import CompiledCycles
 from cenie.teach import teacher
 from cenie.teach.config import ReplayConfig
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Batch, Curriculum, Editing, Replay

@@ -319,7 +319,7 @@ class Teacher:
             return [self._edit(rng, level) for level in levels]
         return levels
 
-    def _compiling(self, what: str) -> contextlib.AbstractContextManager[None]:
+    def _compiling(self, what: str) -> contextlib.AbstractContextManager[object]:
         """Keep what is compiled inside, the first time that this is done."""
         if what in self._compiled:
             return contextlib.nullcontext()
