@@ -18,8 +18,7 @@ import pytest
 from rich.console import Console
 
 from cenie import Parts, Score
-from cenie.run import build as building
-from cenie.run import traces
+from cenie.run import compiled, traces
 from cenie.run import train as training
 from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
@@ -41,7 +40,7 @@ def fail(*_: object) -> None:
 def nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         for half in ("play_turn", "tell_turn"):
-            patched.setattr(building, half, fail)
+            patched.setattr(compiled, half, fail)
         yield
 
 
