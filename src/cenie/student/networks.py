@@ -248,25 +248,26 @@ class OnBoard(Network):
     def step(
         self, memory: tuple[()], observation: Observation, start: Bool[Array, " n"]
     ) -> tuple[tuple[()], Decision]:
-        return (), self._decide(observation)
+        return (), _decide_on_board(self, observation)
 
     def sequence(self, memory: tuple[()], observation: Observation, start: Bool[Array, "n t"]) -> Decision:
-        return self._decide(observation)
+        return _decide_on_board(self, observation)
 
-    def _decide(self, observation: Observation) -> Decision:
-        image, _ = image_and_rest(self.spaces)
-        border = border_of(image, self.policy.inputs) or 0
-        columns, rows = (length - 2 * border for length in image.shape[:2])
-        waves = jnp.asarray(board_waves(columns, rows, self.settings.waves), jnp.float32)
-        bits, discrete = board_and_discrete(self.spaces, observation, self.settings.codes_of(image), border)
-        seen = jnp.einsum("wp,cp...->cw...", waves, bits)
-        # Many things, such as walls, are to have waves no larger than those of one; the first counts them.
-        seen = seen / jnp.sqrt(jnp.maximum(seen[:, :1], 1.0))
-        read = jnp.concatenate([seen.reshape(-1, *seen.shape[2:]), *discrete])
-        for_actor, for_critic = jnp.split(jnp.tanh(self.hidden(read)), 2)
-        wanted = self.actor(jnp.concatenate([for_actor, read]))
-        policy = self.policy(jnp.einsum("wp,w...->...p", waves, wanted))
-        return Decision(policy, self.critic(for_critic)[0], features_last(read))
+
+def _decide_on_board(network: OnBoard, observation: Observation) -> Decision:
+    image, _ = image_and_rest(network.spaces)
+    border = border_of(image, network.policy.inputs) or 0
+    columns, rows = (length - 2 * border for length in image.shape[:2])
+    waves = jnp.asarray(board_waves(columns, rows, network.settings.waves), jnp.float32)
+    bits, discrete = board_and_discrete(network.spaces, observation, network.settings.codes_of(image), border)
+    seen = jnp.einsum("wp,cp...->cw...", waves, bits)
+    # Many things, such as walls, are to have waves no larger than those of one; the first counts them.
+    seen = seen / jnp.sqrt(jnp.maximum(seen[:, :1], 1.0))
+    read = jnp.concatenate([seen.reshape(-1, *seen.shape[2:]), *discrete])
+    for_actor, for_critic = jnp.split(jnp.tanh(network.hidden(read)), 2)
+    wanted = network.actor(jnp.concatenate([for_actor, read]))
+    policy = network.policy(jnp.einsum("wp,w...->...p", waves, wanted))
+    return Decision(policy, network.critic(for_critic)[0], features_last(read))
 
 
 class MLP(Network):
