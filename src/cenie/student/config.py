@@ -321,8 +321,8 @@ class Board:
     What stands where is read as cosine waves along both axes, and so many waves say which tiles are liked.
     A rule such as "far from the goal" is then a few weights, which noisy rewards can teach, where other
     networks learn every pair of tiles for itself. Tiles are numbered along the first axis first; a border of
-    the image that cannot be chosen is not read. Beside the image only discrete parts are read: a designer's
-    noise would be 50 more ways to mistake luck for merit, and its choices are drawn at random anyway.
+    the image that cannot be chosen is not read. Beside the image only discrete parts are read: noise has
+    nothing to say to a designer whose choices are drawn at random anyway.
     """
 
     kind: Literal["board"] = "board"  # one of lstm, gru, mlp, memoryless, pixels, board
