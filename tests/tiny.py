@@ -71,7 +71,7 @@ NOVELTY = {
 DESIGNERS = {
     "maze": {
         "teacher.replaces": "blocks25",
-        "teacher.designer.network.encoder.size": 8,
+        "teacher.designer.network.waves": 2,
         "teacher.designer.network.head_size": 8,
         "teacher.designer.ppo.epochs": 1,
         "teacher.designer.ppo.minibatches": 2,

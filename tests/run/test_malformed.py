@@ -160,7 +160,7 @@ CASES = {
     ),
     "learning from replayed levels, and no replay": option(f"{REPLAY}.replay_prob", "0", "must be above 0"),
     "unknown network": option(
-        f"{NETWORK}.kind", "maze-lstm", "must be one of lstm, gru, mlp, memoryless, pixels, got"
+        f"{NETWORK}.kind", "maze-lstm", "must be one of lstm, gru, mlp, memoryless, pixels, board, got"
     ),
     "another network's setting": option(f"{NETWORK}.hidden_sizes", "64", "unknown setting; did you mean"),
     "distinct walls in too small a maze": Case(

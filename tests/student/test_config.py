@@ -2,7 +2,18 @@ import pytest
 
 from cenie.settings import SettingsError, read, to_data
 from cenie.spaces import Box, Discrete, Space
-from cenie.student.config import Bits, Conv, Gru, Lstm, Mlp, NetworkConfig, Pixels, PPOConfig, StudentConfig
+from cenie.student.config import (
+    Bits,
+    Board,
+    Conv,
+    Gru,
+    Lstm,
+    Mlp,
+    NetworkConfig,
+    Pixels,
+    PPOConfig,
+    StudentConfig,
+)
 
 
 def test_defaults_are_valid_and_survive_a_round_trip() -> None:
@@ -43,6 +54,7 @@ def test_steps_of_a_student_without_memory_may_be_cut_where_its_levels_could_not
     assert read(StudentConfig, config).ppo.minibatches == 4
 
 
+ACTION = Discrete(9)
 IMAGE, DIRECTION = Box((5, 5, 3), 0, 10, "uint8"), Discrete(4)
 FITS: dict[str, tuple[NetworkConfig, tuple[Space, ...], str | None]] = {
     "mlp, anything": (Mlp(), (IMAGE, DIRECTION, Box((2, 2), -1, 1)), None),
@@ -58,6 +70,11 @@ FITS: dict[str, tuple[NetworkConfig, tuple[Space, ...], str | None]] = {
     "pixels, a small image": (Pixels(), (Box((48, 48, 3), 0, 255, "uint8"),), "kernels"),
     "pixels, not only an image": (Pixels(), (IMAGE, DIRECTION), "kind"),
     "pixels, no image": (Pixels(), (Box((4,), -1, 1),), "kind"),
+    "board, the tiles inside a border": (Board(), (IMAGE, DIRECTION), None),
+    "board, all tiles": (Board(), (Box((1, 9, 1), 0, 1, "uint8"),), None),
+    "board, other tiles than actions": (Board(), (Box((6, 5, 3), 0, 10, "uint8"),), "kind"),
+    "board, no image": (Board(), (DIRECTION,), "kind"),
+    "board, all of too many codes": (Board(), (Box((5, 5, 1), 0, 1),), "codes"),
     "bits, some of too many codes": (Gru(encoder=Bits(codes=(1,))), (Box((5, 5, 1), 0, 1),), None),
 }
 
@@ -65,7 +82,7 @@ FITS: dict[str, tuple[NetworkConfig, tuple[Space, ...], str | None]] = {
 @pytest.mark.parametrize("case", FITS)
 def test_the_observation_decides_which_networks_can_read_it(case: str) -> None:
     network, parts, path = FITS[case]
-    assert [problem.path for problem in network.misfits(parts)] == ([path] if path else [])
+    assert [problem.path for problem in network.misfits(parts, ACTION)] == ([path] if path else [])
 
 
 def test_the_paper_settings_of_the_maze_student() -> None:

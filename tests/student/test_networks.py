@@ -1,6 +1,7 @@
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
 from cenie.student.config import (
     Bits,
+    Board,
     Conv,
     Flat,
     Gru,
@@ -22,7 +24,8 @@ from cenie.student.config import (
     StudentConfig,
 )
 from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
-from cenie.student.networks import MLP, FrameStack, Network, Recurrent, frames_seen, make_network
+from cenie.student.networks import MLP, FrameStack, Network, OnBoard, Recurrent, frames_seen, make_network
+from cenie.student.waves import board_waves
 from tests.student.probes import View
 
 N, T = 3, 6
@@ -53,6 +56,8 @@ KINDS: dict[str, tuple[NetworkConfig, Any, Space]] = {
         {"seen": Box((9, 9, 1), -1.0, 3.0)},
         Box((2,), -1, 1),
     ),
+    "board": (Board(waves=3, codes=(2, 8), head_size=4), GRID, Discrete(7 * 9)),
+    "board without border": (Board(waves=2, head_size=4), GRID, Discrete(9 * 11)),
     "memoryless conv": (Memoryless(encoder=Conv(mapped="discrete"), head_size=4), GRID, Discrete(2)),
 }
 
@@ -146,6 +151,42 @@ def test_bits_without_codes_see_every_code_of_the_space() -> None:
         for codes in (tuple(range(11)), ())
     )
     np.testing.assert_array_equal(named(views(N)), unnamed(views(N)))
+
+
+def test_waves_of_a_board_are_orthogonal_and_of_mean_square_one() -> None:
+    waves = board_waves(columns=5, rows=7, count=4)
+    np.testing.assert_allclose(waves @ waves.T / 35, np.eye(16), atol=1e-12)
+    np.testing.assert_array_equal(waves[0], 1.0)
+    by_row = waves.reshape(16, 7, 5)
+    np.testing.assert_allclose(by_row[4], np.broadcast_to(by_row[4, 0], (7, 5)))  # along the first axis only
+    assert (np.diff(by_row[4, 0]) < 0).all()
+
+
+def test_a_board_reads_and_chooses_tiles_by_the_same_number() -> None:
+    """Wanted the waves that one thing was read as, its own tile is liked best."""
+    net = network("board")
+    assert isinstance(net, OnBoard)
+    only_seen = jnp.zeros_like(net.actor.weight).at[:, 4 + 9 :].set(jnp.eye(9, 9 + 5))  # of the second code
+    net = eqx.tree_at(lambda net: net.actor.weight, net, only_seen)
+    columns, rows = 7, 9
+    for x, y in ((0, 0), (6, 0), (0, 8), (3, 4)):
+        observation = jax.tree.map(lambda leaf: leaf[0], observe("board", 1))
+        blank = jnp.zeros_like(observation["image"]).at[x + 1, y + 1, 0].set(8)
+        observation = jax.tree.map(lambda leaf: leaf[None], {**observation, "image": blank})
+        observation["time"] = jnp.zeros_like(observation["time"])
+        _, decision = net.step((), observation, jnp.ones(1, bool))
+        waves = board_waves(columns, rows, 3)
+        tile = columns * y + x
+        np.testing.assert_allclose(decision.features[0, 9:18], waves[:, tile], atol=1e-5)
+        assert int(jnp.argmax(decision.policy.logits[0])) == int(np.argmax(waves.T @ waves[:, tile]))
+
+
+def test_a_board_reads_no_noise_and_nothing_on_the_border() -> None:
+    net, observation, start = network("board"), observe("board", N), jnp.ones(N, bool)
+    border = observation["image"].at[:, 0].set(8).at[:, :, -1].set(2)
+    _, expected = net.step((), observation, start)
+    _, found = net.step((), {**observation, "image": border, "noise": 1.0 - observation["noise"]}, start)
+    np.testing.assert_array_equal(found.policy.logits, expected.policy.logits)
 
 
 def test_an_image_may_come_alone() -> None:

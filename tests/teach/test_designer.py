@@ -23,7 +23,8 @@ from cenie.run.checkpoint import digest
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
-from cenie.student.config import Mlp, PPOConfig
+from cenie.student.config import Lstm, Mlp, PPOConfig, border_of, image_and_rest
+from cenie.student.encoders import board_and_discrete, parts_of
 from cenie.teach.config import DesignerConfig
 from cenie.teach.designer import DesignerSource, rank_among, rewards_of, utility_of
 from cenie.teach.played import Outcomes, episode_outcomes
@@ -57,10 +58,10 @@ class Switches(Environment):
         return Step(state.astype(jnp.float32), state, jnp.float32(0), state[1] == STEPS, no, no)
 
 
-def source(utility, **settings):
+def source(utility, network=SETTINGS.network, **settings):
     ppo = dataclasses.replace(SETTINGS.ppo, **settings)
     design = Design(Switches(), jnp.zeros(()), lambda state: state[0])
-    return DesignerSource(design, dataclasses.replace(SETTINGS, ppo=ppo), utility)
+    return DesignerSource(design, dataclasses.replace(SETTINGS, network=network, ppo=ppo), utility)
 
 
 def outcomes(returns, finished=1, best=None) -> Outcomes:
@@ -102,8 +103,11 @@ def test_the_designer_of_minimax_lowers_the_students_return():
     np.testing.assert_allclose(metrics["utility"], -returns, atol=1e-5)
 
 
-def test_the_designer_of_paired_makes_the_levels_that_only_the_antagonist_solves():
-    levels, metrics = learned(source("regret"), solves(1), solves(2))
+@pytest.mark.parametrize(
+    ("network", "rate"), [(SETTINGS.network, 0.02), (Lstm(memory_size=8, head_size=8), 0.005)]
+)
+def test_the_designer_of_paired_makes_the_levels_that_only_the_antagonist_solves(network, rate):
+    levels, metrics = learned(source("regret", network, learning_rate=rate), solves(1), solves(2))
     share = (levels == 2).mean(axis=1)
     assert 0.2 < share[0] < 0.55  # 3 in 8 by chance
     assert share[-5:].mean() > 0.85
@@ -316,6 +320,24 @@ def refusals(method, overrides, **arguments):
     return str(error.value)
 
 
+@pytest.mark.parametrize("domain", ["maze", "racing"])
+def test_a_board_sees_what_the_designer_placed_at_the_number_of_the_tile(domain):
+    """So that "far from the goal" means the same where it is read and where it is chosen."""
+    config = preset(domain, "paired", "quick")
+    design = build(config)[0].design_for(config.teacher.replaces)
+    environment, code = design.environment, {"maze": 2, "racing": 1}[domain]
+    spaces = parts_of(environment.observation_space)
+    border = border_of(image_and_rest(spaces)[0], environment.action_space.n)
+    _, state = environment.reset(jax.random.key(0), design.task)
+    for tile in (3, 29):
+        step = environment.step(jax.random.key(tile), design.task, state, jnp.asarray(tile))
+        state = step.state
+        observation = jax.tree.map(lambda leaf: leaf[None], step.observation)
+        bits, _ = board_and_discrete(spaces, observation, (code,), border)
+        assert bool(bits[0, tile, 0])
+    assert int(bits.sum()) == 2
+
+
 def test_settings_that_cannot_be_are_refused():
     assert "teacher.replaces: must be one of random" in refusals("paired", {"teacher.replaces": "none"})
     assert "antagonist: must be null" in refusals("minimax", {"teacher.antagonist.epochs": 1})
@@ -325,7 +347,7 @@ def test_settings_that_cannot_be_are_refused():
     assert "teacher.designer.ppo.minibatches: must divide num_levels" in refusals("paired", uneven)
     uneven = {"teacher.antagonist.minibatches": 5}
     assert "teacher.antagonist.minibatches: must divide num_levels" in refusals("paired", uneven)
-    small = {"env.size": 3, "teacher.designer.network.encoder.kind": "flat"}
+    small = {"env.size": 3}
     assert preset("maze", "paired", overrides=small).design_spec is not None
     without = dataclasses.replace(DOMAINS["maze"], design=None)
     assert "method: cannot be paired: maze has no design" in refusals("paired", {}, entry=without)

@@ -191,11 +191,11 @@ class Config:
             yield Problem("method", f"must be another one: {self.domain} has no edit of levels")
         if settings.is_readable(self.env):
             try:
-                parts = self.domain_spec.observation_parts
+                spec = self.domain_spec
             except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
                 yield from error.problems
                 return
-            for problem in self.student.network.misfits(parts):
+            for problem in self.student.network.misfits(spec.observation_parts, spec.action_space):
                 yield Problem(f"student.network.{problem.path}", problem.message)
         if isinstance(self.teacher, DesignerTeacher):
             if entry.design is None:
@@ -214,7 +214,7 @@ class Config:
         assert designer is not None
         for problem in designer.check():
             yield Problem(f"teacher.designer.{problem.path}", problem.message)
-        for problem in designer.network.misfits(spec.observation_parts):
+        for problem in designer.network.misfits(spec.observation_parts, spec.action_space):
             yield Problem(f"teacher.designer.network.{problem.path}", problem.message)
         if teacher.antagonist is not None:
             for problem in self.students[-1].check():

@@ -144,7 +144,7 @@ Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
 
 
-def _encoder_misfits(network: "Lstm | Gru | Memoryless", parts: Parts) -> Iterator[Problem]:
+def _encoder_misfits(network: "Lstm | Gru | Memoryless", parts: Parts, action: Space) -> Iterator[Problem]:
     """Why observations of these parts cannot be read."""
     for problem in network.encoder.misfits(parts):
         yield Problem(f"encoder.{problem.path}", problem.message)
@@ -177,7 +177,7 @@ def _heads(inputs: int, head: int, action: Space) -> int:
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless, pixels
+    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless, pixels, board
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
@@ -194,7 +194,7 @@ class Lstm:
 class Gru:
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless, pixels
+    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless, pixels, board
     encoder: Encoder = field(default_factory=Flat)
     memory_size: int = setting(256, minimum=1, maximum=65_536)
     head_size: int = setting(32, minimum=1, maximum=65_536)
@@ -210,7 +210,7 @@ class Gru:
 class Mlp:
     """Separate actor and critic without memory, which read all numbers of any observation."""
 
-    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless, pixels
+    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless, pixels, board
     hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
     activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
     continuous: Continuous = "gaussian"
@@ -221,7 +221,7 @@ class Mlp:
         if not self.hidden_sizes:
             yield Problem("hidden_sizes", "must name at least one layer")
 
-    def misfits(self, parts: Parts) -> Iterator[Problem]:
+    def misfits(self, parts: Parts, action: Space) -> Iterator[Problem]:
         yield from ()
 
     def sizes(self, parts: Parts, action: Space) -> Sizes:
@@ -236,7 +236,7 @@ class Mlp:
 class Memoryless:
     """Encoder, and an actor and a critic with one hidden layer each, without memory."""
 
-    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless, pixels
+    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless, pixels, board
     encoder: Encoder = field(default_factory=Flat)
     head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD
     continuous: Continuous = "gaussian"
@@ -259,7 +259,7 @@ class Pixels:
     smaller strides. The images of a step, oldest first, lie side by side as channels.
     """
 
-    kind: Literal["pixels"] = "pixels"  # one of lstm, gru, mlp, memoryless, pixels
+    kind: Literal["pixels"] = "pixels"  # one of lstm, gru, mlp, memoryless, pixels, board
     frames: int = setting(4, minimum=1, maximum=64)  # DCD
     """How many images a decision looks at; the first of an episode stands for those before it."""
     channels: tuple[int, ...] = setting((8, 16, 32, 64, 128, 256), minimum=1, maximum=65_536)  # DCD
@@ -286,7 +286,7 @@ class Pixels:
             rows, columns = ((length - kernel) // stride + 1 for length in (rows, columns))
             yield rows, columns, channels
 
-    def misfits(self, parts: Parts) -> Iterator[Problem]:
+    def misfits(self, parts: Parts, action: Space) -> Iterator[Problem]:
         if len(parts) != 1 or not is_image(parts[0]):
             what = "observations of one image, a part with three axes, and nothing else"
             yield Problem("kind", f"pixels reads {what}; flat reads any observation")
@@ -314,7 +314,54 @@ class Pixels:
         )
 
 
-NetworkConfig = Lstm | Gru | Mlp | Memoryless | Pixels
+@dataclass(frozen=True)
+class Board:
+    """For actions that choose a tile of an image, such as a designer's: smooth over the board, no memory.
+
+    What stands where is read as cosine waves along both axes, and so many waves say which tiles are liked.
+    A rule such as "far from the goal" is then a few weights, which noisy rewards can teach, where other
+    networks learn every pair of tiles for itself. Tiles are numbered along the first axis first; a border of
+    the image that cannot be chosen is not read. Beside the image only discrete parts are read: noise has
+    nothing to say to a designer whose choices are drawn at random anyway.
+    """
+
+    kind: Literal["board"] = "board"  # one of lstm, gru, mlp, memoryless, pixels, board
+    waves: int = setting(4, minimum=1, maximum=128)
+    """So many along each axis: the first is flat, the second has its crest and its trough at the ends."""
+    codes: tuple[int, ...] = ()
+    """Codes in the first channel of the image that are told apart; all of its space if none is named."""
+    head_size: int = setting(32, minimum=1, maximum=65_536)
+
+    recurrent: ClassVar[bool] = False
+
+    def codes_of(self, image: Box) -> tuple[int, ...]:
+        return Bits(codes=self.codes).codes_of(image)
+
+    def inputs(self, parts: Parts) -> int:
+        """How many waves of what stands on the board, and bits of discrete parts, are read."""
+        image, rest = image_and_rest(parts)
+        discrete = [part for part in rest if isinstance(part, Discrete)]
+        return len(self.codes_of(image)) * self.waves**2 + _total(discrete)
+
+    def misfits(self, parts: Parts, action: Space) -> Iterator[Problem]:
+        problems = list(Bits(codes=self.codes).misfits(parts))
+        yield from (Problem(problem.path, problem.message.replace("bits", "board")) for problem in problems)
+        if problems:
+            return
+        image, _ = image_and_rest(parts)
+        if not isinstance(action, Discrete) or border_of(image, action.n) is None:
+            size = " x ".join(map(str, image.shape[:2]))
+            yield Problem(
+                "kind", f"board needs one action for each tile of its image ({size}, or less a border)"
+            )
+
+    def sizes(self, parts: Parts, action: Space) -> Sizes:
+        inputs, head, waves = self.inputs(parts), self.head_size, self.waves**2
+        parameters = _linear(inputs, 2 * head) + _linear(head + inputs, waves) + _linear(head, 1)
+        return Sizes(parameters, inputs + 2 * head + numbers_in(action), 0, inputs, ("waves", "head_size"))
+
+
+NetworkConfig = Lstm | Gru | Mlp | Memoryless | Pixels | Board
 """The network of a student."""
 
 
@@ -323,6 +370,13 @@ def image_and_rest(parts: Parts) -> tuple[Box, tuple[Space, ...]]:
     (image,) = (part for part in parts if is_image(part))
     assert isinstance(image, Box)
     return image, tuple(part for part in parts if not is_image(part))
+
+
+def border_of(image: Box, tiles: int) -> int | None:
+    """How wide the border around so many tiles of the image is; None if no border leaves so many."""
+    rows, columns = image.shape[:2]
+    wide = range((min(rows, columns) + 1) // 2)
+    return next((b for b in wide if (rows - 2 * b) * (columns - 2 * b) == tiles), None)
 
 
 def _image_misfits(kind: str, parts: Parts, smallest: int) -> Iterator[Problem]:

@@ -85,9 +85,8 @@ class BitsEncoder(eqx.Module):
 
     def __call__(self, observation: Observation) -> Float[Array, "e ..."]:
         image, rest = _image_and_rest(self.spaces, observation)
-        objects = features_first(image[..., 0], 2)
-        kinds = jnp.array(self.codes, objects.dtype).reshape(-1, *(1,) * objects.ndim)
-        bits = (objects == kinds).astype(jnp.float32).reshape(-1, *objects.shape[1:])
+        bits = _bits(features_first(image[..., 0], 2), self.codes)
+        bits = bits.reshape(-1, *bits.shape[2:])
         # Two products: on a CPU, setting bits of different kinds side by side costs more than the layer.
         for_bits, for_rest = jnp.split(self.layer.weight, [len(bits)], axis=1)
         seen = Linear(for_bits, self.layer.bias)(bits)
@@ -132,6 +131,24 @@ def flatten(spaces: Spaces, observation: Observation) -> Float[Array, "d ..."]:
     Whole numbers that are not discrete (codes, pixels) are divided by the largest of their space.
     """
     return _side_by_side([_numbers(*part) for part in zip(spaces, jax.tree.leaves(observation), strict=True)])
+
+
+def board_and_discrete(
+    spaces: Spaces, observation: Observation, codes: tuple[int, ...], border: int
+) -> tuple[Float[Array, "c p ..."], list[Array]]:
+    """Where inside the border of the image each code stands, numbered along its first axis first, and the
+    bits of the discrete parts."""
+    image, rest = _image_and_rest(spaces, observation)
+    _, rest_spaces = image_and_rest(spaces)
+    discrete = [values for part, values in zip(rest_spaces, rest) if isinstance(part, Discrete)]
+    inside = slice(border, -border or None)
+    return _bits(features_first(image[..., inside, inside, 0].swapaxes(-1, -2), 2), codes), discrete
+
+
+def _bits(objects: Array, codes: tuple[int, ...]) -> Float[Array, "c p ..."]:
+    """1 where each of the codes stands."""
+    kinds = jnp.array(codes, objects.dtype).reshape(-1, *(1,) * objects.ndim)
+    return (objects == kinds).astype(jnp.float32)
 
 
 def _image_and_rest(spaces: Spaces, observation: Observation) -> tuple[Array, list[Array]]:

@@ -12,12 +12,24 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space, numbers_in
 from cenie.student.actions import ActionDistribution, Beta, Categorical, DiagonalGaussian
-from cenie.student.config import Continuous, Gru, Lstm, Memoryless, Mlp, NetworkConfig, Pixels
+from cenie.student.config import (
+    Board,
+    Continuous,
+    Gru,
+    Lstm,
+    Memoryless,
+    Mlp,
+    NetworkConfig,
+    Pixels,
+    border_of,
+    image_and_rest,
+)
 from cenie.student.convolutions import ROWS_AT_ONCE, Convolution, on_cpu
-from cenie.student.encoders import Encoder, Spaces, flatten, make_encoder, parts_of
+from cenie.student.encoders import Encoder, Spaces, board_and_discrete, flatten, make_encoder, parts_of
 from cenie.student.gru import GRU
 from cenie.student.layers import Linear, features_first, features_last, orthogonal
 from cenie.student.lstm import LSTM
+from cenie.student.waves import board_waves
 from cenie.types import Memory, Observation
 
 
@@ -205,6 +217,59 @@ def _decide(network: Recurrent | WithoutMemory, outputs: Float[Array, "h ..."]) 
     return Decision(policy, network.critic(for_critic)[0], features_last(outputs))
 
 
+class OnBoard(Network):
+    """Actor and critic with one hidden tanh layer each, on waves of what stands on a board.
+
+    The actor says how much of each wave it wants, also straight from what it reads: to like tiles far from a
+    thing is linear in its waves. The features are what is read.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    hidden: Linear
+    actor: Linear
+    critic: Linear
+    policy: Policy
+    settings: Board = eqx.field(static=True)
+    spaces: Spaces = eqx.field(static=True)
+
+    def __init__(self, config: Board, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
+        """The heads are those of `Recurrent`. Consumes the key."""
+        self.settings, self.spaces = config, spaces
+        self.policy = Policy(action_space, "gaussian")
+        keys = jax.random.split(key, 4)
+        inputs, head, waves = config.inputs(spaces), config.head_size, config.waves**2
+        self.hidden, _, self.critic = _heads(keys, inputs, head, self.policy)
+        self.actor = orthogonal(keys[2], head + inputs, waves, self.policy.gain)
+
+    def initial_memory(self, count: int) -> tuple[()]:
+        return ()
+
+    def step(
+        self, memory: tuple[()], observation: Observation, start: Bool[Array, " n"]
+    ) -> tuple[tuple[()], Decision]:
+        return (), _decide_on_board(self, observation)
+
+    def sequence(self, memory: tuple[()], observation: Observation, start: Bool[Array, "n t"]) -> Decision:
+        return _decide_on_board(self, observation)
+
+
+def _decide_on_board(network: OnBoard, observation: Observation) -> Decision:
+    image, _ = image_and_rest(network.spaces)
+    border = border_of(image, network.policy.inputs) or 0
+    columns, rows = (length - 2 * border for length in image.shape[:2])
+    waves = jnp.asarray(board_waves(columns, rows, network.settings.waves), jnp.float32)
+    bits, discrete = board_and_discrete(network.spaces, observation, network.settings.codes_of(image), border)
+    seen = jnp.einsum("wp,cp...->cw...", waves, bits)
+    # Many things, such as walls, are to have waves no larger than those of one; the first counts them.
+    seen = seen / jnp.sqrt(jnp.maximum(seen[:, :1], 1.0))
+    read = jnp.concatenate([seen.reshape(-1, *seen.shape[2:]), *discrete])
+    for_actor, for_critic = jnp.split(jnp.tanh(network.hidden(read)), 2)
+    wanted = network.actor(jnp.concatenate([for_actor, read]))
+    policy = network.policy(jnp.einsum("wp,w...->...p", waves, wanted))
+    return Decision(policy, network.critic(for_critic)[0], features_last(read))
+
+
 class MLP(Network):
     """Separate actor and critic without memory. The features are the numbers of the observation."""
 
@@ -349,7 +414,7 @@ def make_network(
     Raises `SettingsError` if it cannot read such observations.
     """
     spaces = parts_of(observation_space)
-    misfits = list(config.misfits(spaces))
+    misfits = list(config.misfits(spaces, action_space))
     if misfits:
         raise SettingsError(misfits)
     if isinstance(config, Mlp):
@@ -358,6 +423,8 @@ def make_network(
         return WithoutMemory(config, spaces, action_space, key)
     if isinstance(config, Pixels):
         return FrameStack(config, spaces, action_space, key)
+    if isinstance(config, Board):
+        return OnBoard(config, spaces, action_space, key)
     return Recurrent(config, spaces, action_space, key)
 
 

@@ -16,7 +16,8 @@ def test_every_method_has_every_preset(method, name):
     network = config.student.network
     assert isinstance(network, Pixels)
     assert network.continuous == "beta"
-    assert list(network.misfits(config.domain_spec.observation_parts)) == []
+    spec = config.domain_spec
+    assert list(network.misfits(spec.observation_parts, spec.action_space)) == []
 
 
 @pytest.mark.parametrize("name", ["paper", "dcd"])

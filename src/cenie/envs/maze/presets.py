@@ -81,20 +81,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         # components to the end, and the choice is that of the exact mode (docs/results.md).
         "teacher.novelty.coverage.max_points": 1536,
         "teacher.novelty.coverage.screening_steps": None,
-        "teacher.designer.network.encoder": {
-            "kind": "bits",
-            "size": 64,
+        # Tiles are read and chosen as a few waves across the board: a designer that learns each of them for
+        # itself needs more updates than fit into minutes, because regrets are noise for the most part
+        # (docs/methods/paired.md).
+        "teacher.designer.network": {
+            "kind": "board",
+            "waves": 4,
             "codes": (2, 8, 10),  # object codes of wall, goal and start
         },
-        # Each step has one purpose, as published for PAIRED: where the first action sets the number of walls,
-        # a designer does not know which of its tiles is the goal, and learned nothing within minutes. Paid
-        # by utility it loses its entropy before it learns anything (docs/methods/paired.md).
         "teacher.replaces": "blocks25",
+        # By utility, a few levels on which a student failed by chance would decide alone.
         "teacher.designer.paid": "rank",
-        "teacher.designer.network.memory_size": 64,
-        "teacher.designer.network.forget_bias": 1.0,
-        # Three times this rate learns faster what is plain, such as walls that are paid for; but regrets are
-        # noise for the most part, which wore its entropy down within 100 updates (docs/methods/paired.md).
         "teacher.designer.ppo.learning_rate": 1e-3,
         "teacher.designer.ppo.gae_lambda": 1.0,
         "teacher.designer.ppo.epochs": 4,
