@@ -119,14 +119,19 @@ def scores_of(runs):
     return scores
 
 
-def print_table(scores):
+def print_table(scores, bounds=(0.0, 1.0)):
+    """Intervals are cut off at the `bounds` of a score, which those over two seeds often exceed."""
     print("| method | score | seeds | updates | steps (M) | minutes |")
     print("|---|---|---|---|---|---|")
     for method in (name for name in METHODS if any(name == own for own, _ in scores)):
         own = [scores[key] for key in sorted(scores) if key[0] == method]
         values = [row["score"] for row in own]
         mean = {name: np.mean([row[name] for row in own]) for name in ("updates", "million steps", "minutes")}
-        cells = [interval(values), ", ".join(f"{value:.3f}" for value in values), f"{mean['updates']:.0f}"]
+        cells = [
+            interval(values, *bounds),
+            ", ".join(f"{value:.3f}" for value in values),
+            f"{mean['updates']:.0f}",
+        ]
         cells += [f"{mean['million steps']:.2f}", f"{mean['minutes']:.1f}"]
         print(f"| `{method}` | {' | '.join(cells)} |")
 

@@ -173,13 +173,13 @@ def train_all(names, arguments):
             job.result()
 
 
-def interval(values):
-    """The mean and its 95 % interval over seeds (Student's t)."""
+def interval(values, lowest=-np.inf, highest=np.inf):
+    """The mean and its 95 % interval over seeds (Student's t), as far as it is possible at all."""
     mean = np.mean(values)
     if len(values) < 2:
         return f"{mean:.3f}"
     half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{mean:.3f} ({mean - half:.3f} to {mean + half:.3f})"
+    return f"{mean:.3f} ({max(mean - half, lowest):.3f} to {min(mean + half, highest):.3f})"
 
 
 def score_of(run, suite):
