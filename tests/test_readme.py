@@ -74,4 +74,7 @@ def test_every_method_is_in_the_table():
 def test_linked_files_exist():
     prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
     for target in re.findall(r"\]\((?!#|http)([^)]+)\)", prose):
-        assert (ROOT / target).exists(), target
+        path, _, section = target.partition("#")
+        assert (ROOT / path).exists(), target
+        headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE) if section else [""]
+        assert section in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}

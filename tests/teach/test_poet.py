@@ -47,7 +47,7 @@ def test_encodings_lie_in_the_unit_box_and_differ(domain):
 
 
 def test_novelty_is_the_mean_distance_to_the_nearest_that_were_ever_admitted():
-    setup, states, _ = run("accel-poet", cycles=12)
+    setup, states, _ = run("accel-poet", cycles=12, teacher__novelty__archive=64)
     novelty = setup.curriculum.novelty
     admitted: dict[int, np.ndarray] = {}
     for state in states[1:]:
