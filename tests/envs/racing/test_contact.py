@@ -9,7 +9,7 @@ import pytest
 
 from cenie.envs.racing.car import WHEEL_HALF_WIDTH, WHEEL_RADIUS, wheel_angles, wheel_positions
 from cenie.envs.racing.config import RacingConfig
-from cenie.envs.racing.contact import MARGIN, tiles_of, touched_by_wheels, under_hull
+from cenie.envs.racing.contact import MARGIN, tiles_of, touched_by_car, touched_by_wheels, under_hull
 from cenie.envs.racing.driver import plan, pursue
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.generate import continuous_level, grid_level
@@ -87,6 +87,20 @@ def test_the_hull_covers_tiles_too():
     assert 100 in covered
     wheels = np.flatnonzero(touched_by_wheels(tiles, wheel_positions(car), wheel_angles(car)).any(0))
     assert set(wheels) <= set(covered)
+
+
+def test_cars_of_a_batch_touch_what_each_of_them_touches():
+    """In a batch contacts are computed once and held, whether or not the first wheels are on the road."""
+    track = jax.jit(lambda key: track_of_level(continuous_level(key), 40))(jax.random.key(3))
+    tiles = tiles_of(track)
+    places, angles = track.nodes[:, :300:60].T, track.normal[:300:60]
+    cars = jax.vmap(settled)(places.at[1].add(500.0), angles)
+    for on_road in (False, True):
+        cars = dataclasses.replace(cars, on_road=jnp.full_like(cars.on_road, on_road))
+        found = jax.jit(jax.vmap(touched_by_car, in_axes=(None, 0)))(tiles, cars)
+        alone = [touched_by_wheels(tiles, *each) for each in zip(wheel_positions(cars), wheel_angles(cars))]
+        np.testing.assert_array_equal(found, np.stack(alone))
+        assert list(found.any((1, 2))) == [True, False, True, True, True]
 
 
 def lap(generator, seed: int, actions: int):

@@ -57,15 +57,21 @@ def test_it_is_an_environment():
     assert check_environment(Racing(config), make_level(WORKED), KEY, other_level=other) == []
 
 
+def _way(course) -> np.ndarray:
+    """From the first tile to the second."""
+    nodes = [np.asarray(corners[:2]).mean(0) for corners in (course.tiles.corners_x, course.tiles.corners_y)]
+    return np.array([along[1] - along[0] for along in nodes])
+
+
 def test_the_car_faces_against_the_order_of_the_nodes(race):
-    track_way = race.course.tiles.corners[:, :2, 1].mean(1) - race.course.tiles.corners[:, :2, 0].mean(1)
+    track_way = _way(race.course)
     angle = float(race.course.start.car.angle)
     ahead = np.array([-np.sin(angle), np.cos(angle)])
-    assert ahead @ np.asarray(track_way) < 0
+    assert ahead @ track_way < 0
     circuit = jax.jit(race.environment.prepare)(vanilla_circuit(np.random.default_rng(0)))
-    way = circuit.tiles.corners[:, :2, 1].mean(1) - circuit.tiles.corners[:, :2, 0].mean(1)
+    way = _way(circuit)
     angle = float(circuit.start.car.angle)
-    assert np.array([-np.sin(angle), np.cos(angle)]) @ np.asarray(way) > 0
+    assert np.array([-np.sin(angle), np.cos(angle)]) @ way > 0
 
 
 def test_tiles_under_the_car_at_the_start_are_paid_with_the_first_step(race):

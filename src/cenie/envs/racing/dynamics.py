@@ -44,7 +44,7 @@ class RacingState(eqx.Module):
     visited: Bool[Array, "*n t"]
     """Tiles that a wheel has touched."""
     shown: Bool[Array, "*n t"]
-    """Tiles that any part of the car has touched, which shows in pictures."""
+    """Tiles that any part of the car had touched after the last action, which shows in pictures."""
     paid: Int[Array, "*n"]
     """How many of the visited tiles have been paid for."""
     time: Int[Array, "*n"]
@@ -128,7 +128,8 @@ class Racing(Environment):
             length=self.config.action_repeat,
         )[0]
         state = drive.state
-        state = dataclasses.replace(state, shown=state.shown | under_hull(level.tiles, state.car))
+        shown = state.shown | state.visited | under_hull(level.tiles, state.car)
+        state = dataclasses.replace(state, shown=shown)
         seen = self._frame(level, state)
         if self.config.shaping and self.config.green == "observed":
             state = dataclasses.replace(state, on_grass=_shows_grass(seen))
@@ -140,14 +141,14 @@ class Racing(Environment):
         Contacts are those before the car moves, and change its grip in the step after.
         """
         state = old.state
+        ended = old.terminated | old.truncated
         touched = touched_by_car(level.tiles, state.car)
-        visited = state.visited | jnp.any(touched, axis=0)
+        visited = state.visited | (jnp.any(touched, axis=0) & ~ended)
         moved = drive(state.car, 2.0 * action[0] - 1.0, action[1], action[2])
         state = dataclasses.replace(
             state,
             car=dataclasses.replace(moved, on_road=jnp.any(touched, axis=1)),
             visited=visited,
-            shown=state.shown | visited,
             paid=jnp.sum(visited, dtype=jnp.int32),
             time=state.time + 1,
         )
@@ -173,11 +174,12 @@ class Racing(Environment):
             truncated=out_of_time & ~terminated,
             solved=finished & ~outside,
         )
-        ended = old.terminated | old.truncated
-        return jax.tree.map(lambda a, b: jnp.where(ended, a, b), old, new)
+        new = jax.tree.map(lambda a, b: jnp.where(ended, a, b), old, new)
+        # An ended episode has touched nothing more: its tiles need no choice between old and new.
+        return dataclasses.replace(new, state=dataclasses.replace(new.state, visited=visited))
 
     def _frame(self, level: Course, state: RacingState) -> Frame:
-        return frame(self.config, level.view, state.car, state.shown)
+        return frame(self.config, level.view, state.car, state.shown | state.visited)
 
 
 class _Drive(eqx.Module):

@@ -12,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt16
 
 from cenie.envs.racing.car import (
@@ -26,6 +25,7 @@ from cenie.envs.racing.car import (
     wheel_positions,
 )
 from cenie.envs.racing.config import TEXTURE_REACH, RacingConfig
+from cenie.envs.racing.held import held
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
 
@@ -111,7 +111,7 @@ def frame(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> UInt8[Array, "size size 3"]:
     """The view of a car; tiles that it has touched are all of one grey."""
-    colours = _held(frame_colours(config, view, car, touched))
+    colours = held(frame_colours(config, view, car, touched), car.on_road)
     return jax.lax.bitcast_convert_type(colours, jnp.uint8)[..., :3]
 
 
@@ -128,7 +128,9 @@ def frame_colours(
         numbers = _looked_up(view, x, y)
     else:
         numbers = _drawn(view, (shown, size), place, cos, sin)
-    above = jnp.where(numbers > 0, _road_colours(numbers, _held(touched)), _field(x, y, view.playfield))
+    above = jnp.where(
+        numbers > 0, _road_colours(numbers, held(touched, car.on_road)), _field(x, y, view.playfield)
+    )
     # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.
     picture = jnp.zeros((size, size), jnp.int32)
     for first, part in ((0, above), (shown, _dashboard(wx, wy[shown:, None], car))):
@@ -189,22 +191,6 @@ def _road_colours(numbers: UInt16[Array, "h w"], touched: Bool[Array, " t"]) -> 
     road = jnp.where(touched.at[tile].get(mode="promise_in_bounds"), _ROADS[0], fresh)
     kerb = jnp.where(tile % 2 == 0, _KERBS[0], _KERBS[1])
     return jnp.where(shape % 2 == 0, road, kerb)
-
-
-def _held(array: Array) -> Array:
-    """The same array, computed once for all that is made of it.
-
-    XLA on CPU would compute for every pixel anew which tiles the car touches, and pixels for each of their
-    colours. A branch keeps it from that, if the compiler does not know which way it always goes.
-    """
-    hold = custom_vmap(lambda array: array)
-
-    @hold.def_vmap
-    def hold_all(size: int, is_batched: list[bool], array: Array) -> tuple[Array, bool]:
-        always = array.reshape(-1)[0].astype(jnp.float32) > -1.0
-        return jax.lax.cond(always, lambda array: array, jnp.zeros_like, array), True
-
-    return hold(array)
 
 
 def _field(x: Array, y: Array, playfield: Array) -> Colours:
