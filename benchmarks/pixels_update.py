@@ -61,20 +61,19 @@ def rollout(network: FrameStack) -> Rollout:
     )
 
 
-def ours(rows_at_once: int | None, *, plain: bool = False) -> Callable[[], object]:
-    """`EPOCHS` gradient steps of the library, with as many rows at a time as are given."""
+def ours(*, plain: bool = False) -> Callable[[], object]:
+    """`EPOCHS` gradient steps of the library; plain convolutions take all rows at once."""
     network = make_network(
         CONFIG.network, Box((96, 96, 3), 0, 255, "uint8"), Box((ACTIONS,), 0, 1), jax.random.key(0)
     )
     assert isinstance(network, FrameStack)
     state, played = init_student(CONFIG, network), rollout(network)
-    was = networks.ROWS_AT_ONCE, convolutions.on_cpu
-    networks.ROWS_AT_ONCE = rows_at_once or 10**9
+    was = networks.on_cpu
     if plain:
-        convolutions.on_cpu = lambda: False
+        networks.on_cpu = convolutions.on_cpu = lambda: False
     update = eqx.filter_jit(lambda state, played: learn(CONFIG, state, played, jax.random.key(0)))
     program = update.lower(state, played).compile()
-    networks.ROWS_AT_ONCE, convolutions.on_cpu = was
+    networks.on_cpu = convolutions.on_cpu = was
     return lambda: jax.block_until_ready(eqx.filter(program(state, played), eqx.is_array))
 
 
@@ -133,12 +132,12 @@ def theirs(*, channels_last: bool) -> Callable[[], object]:
 
 def main(rounds: int, with_plain: bool) -> dict[str, Any]:
     calls = {
-        "ours": ours(networks.ROWS_AT_ONCE),
+        "ours": ours(),
         "torch, channels last": theirs(channels_last=True),
         "torch, as the original code": theirs(channels_last=False),
     }
     if with_plain:
-        calls["plain convolutions in the loop"] = ours(None, plain=True)
+        calls["plain convolutions in the loop"] = ours(plain=True)
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 1):
         for name, call in calls.items():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from cenie.student.convolutions import Convolution, _loop_safe, plain
+from cenie.student.convolutions import Convolution, _loop_safe, in_blocks, plain
 
 CASES = {
     "first, in blocks": ((3, 24, 24, 12), 4, 8, 2),
@@ -70,3 +70,18 @@ def test_the_backend_decides_on_the_form(monkeypatch: pytest.MonkeyPatch) -> Non
     assert has_own_gradient()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert not has_own_gradient()
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 20, 4), (2, 14, 13, 4)], ids=["whole", "pixels left over"])
+def test_images_in_blocks_make_what_they_make_side_by_side(shape: tuple[int, ...]) -> None:
+    layer = Convolution(jax.random.key(0), inputs=4, outputs=5, size=4, stride=4)
+    images = jax.random.normal(jax.random.key(1), shape)
+    parts = [in_blocks(part, 4) for part in jnp.split(images, 2, axis=3)]
+    expected, by_images = jax.value_and_grad(lambda layer: jnp.sum(layer(images) ** 2))(layer)
+    found, by_blocks = jax.value_and_grad(lambda layer: jnp.sum(layer.of_blocks(parts) ** 2))(layer)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    jax.tree.map(assert_close, by_blocks, by_images)
+    by_parts = jax.grad(lambda parts: jnp.sum(layer.of_blocks(parts) ** 2))(parts)
+    image_gradient = jax.grad(lambda images: jnp.sum(layer(images) ** 2))(images)
+    for part, whole in zip(by_parts, jnp.split(image_gradient, 2, axis=3)):
+        assert_close(part, in_blocks(whole, 4))

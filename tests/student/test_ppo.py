@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
 from cenie.student.config import Conv, Lstm, Mlp, Pixels, PPOConfig, StudentConfig
+from cenie.student.convolutions import Convolution
 from cenie.student.networks import Decision, FrameStack, Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.types import Memory, Observation, Rollout
@@ -167,11 +168,13 @@ def mlp_case(**ppo: Any) -> tuple[StudentConfig, StudentState, Rollout]:
 
 
 PIXELS = Pixels(frames=3, channels=(4, 5), kernels=(4, 3), strides=(2, 1), head_size=6)
+BLOCKS = dataclasses.replace(PIXELS, kernels=(3, 2), strides=(3, 1))
+"""Its first kernel moves on by its own size, and meets nothing twice; some pixels are left over."""
 SEEN = Box((8, 10, 3), 0, 255, "uint8")
 
 
-def pixels_case(**ppo: Any) -> tuple[StudentConfig, StudentState, Rollout]:
-    setting = dataclasses.replace(config(**ppo), network=PIXELS)
+def pixels_case(network: Pixels = PIXELS, **ppo: Any) -> tuple[StudentConfig, StudentState, Rollout]:
+    setting = dataclasses.replace(config(**ppo), network=network)
     state = student(setting, SEEN, Box((2,), 0, 1))
     rng = np.random.default_rng(4)
     film = jnp.asarray(rng.integers(0, 256, (N, T, *SEEN.shape), np.uint8))
@@ -218,9 +221,10 @@ def test_every_step_of_the_rollout_is_learned_from_once_per_epoch(case: str) -> 
             np.testing.assert_allclose(parts[name], all_at_once[name], rtol=1e-4, atol=1e-6)
 
 
-def test_single_steps_see_the_images_before_them() -> None:
+@pytest.mark.parametrize("network", [PIXELS, BLOCKS], ids=["pixels", "in blocks"])
+def test_single_steps_see_the_images_before_them(network: Pixels) -> None:
     """The loss of steps taken out of their rows is that of whole rows, played again."""
-    setting, state, rollout = pixels_case(minibatches=3, learning_rate=1e-9)
+    setting, state, rollout = pixels_case(network, minibatches=3, learning_rate=1e-9)
     _, metrics = update(setting, state, rollout, jax.random.key(0))
     decision = state.network.sequence(rollout.memory, rollout.observation, rollout.start)
     log_ratio = decision.policy.log_prob(rollout.action) - rollout.log_prob
@@ -229,6 +233,17 @@ def test_single_steps_see_the_images_before_them() -> None:
     )
     alone = state.network.sequence(rollout.memory, rollout.observation, jnp.ones((N, T), bool))
     assert not np.allclose(alone.value, decision.value, rtol=1e-3)
+
+
+def test_a_film_in_blocks_teaches_what_the_images_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, state, rollout = pixels_case(BLOCKS, minibatches=2, learning_rate=0.01)
+    fast, metrics = learn(setting, state, rollout, jax.random.key(0))
+    monkeypatch.setattr(Convolution, "likes_blocks", False)
+    plain, its_metrics = learn(setting, state, rollout, jax.random.key(0))
+    for one, two, before in zip(*(jax.tree.leaves(s.network) for s in (fast, plain, state))):
+        np.testing.assert_allclose(one - before, two - before, rtol=1e-3, atol=1e-5)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(its_metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 12, 100])

@@ -24,7 +24,7 @@ from cenie.student.config import (
     border_of,
     image_and_rest,
 )
-from cenie.student.convolutions import ROWS_AT_ONCE, Convolution, on_cpu
+from cenie.student.convolutions import NUMBERS_AT_ONCE, Convolution, in_blocks, on_cpu
 from cenie.student.encoders import Encoder, Spaces, board_and_discrete, flatten, make_encoder, parts_of
 from cenie.student.gru import GRU
 from cenie.student.layers import Linear, features_first, features_last, orthogonal
@@ -64,6 +64,19 @@ class Network(eqx.Module):
         Only of use without `recurrent`. What is learned is the same.
         """
         return None
+
+    def film(self, observations: Observation) -> Observation:
+        """Observations in the form that `look` reads best, made once for all steps of an update."""
+        return observations
+
+    def look(self, film: Observation, places: Int[Array, "n seen"]) -> Decision:
+        """Decide at single steps, at each of which the observations at some places of a film are seen.
+
+        Only of use with `lookback`; the last place is the present one.
+        """
+        seen = jax.tree.map(lambda frames: frames[places], film)
+        before, now = (jax.tree.map(lambda leaf, at=at: leaf[:, at], seen) for at in (slice(-1), -1))
+        return self.step(before, now, jnp.zeros(places.shape[:1], bool))[1]
 
     @abc.abstractmethod
     def initial_memory(self, count: int) -> Memory:
@@ -355,7 +368,19 @@ class FrameStack(Network):
 
     @property
     def rows_at_once(self) -> int | None:
-        return ROWS_AT_ONCE if on_cpu() else None
+        return max(NUMBERS_AT_ONCE // (self.frames * numbers_in(self.image)), 1) if on_cpu() else None
+
+    def film(self, observations: Observation) -> Observation:
+        (images,) = jax.tree.leaves(observations)
+        first = self.convolutions[0]
+        return in_blocks(images, first.stride) if first.likes_blocks else images
+
+    def look(self, film: Observation, places: Int[Array, "n seen"]) -> Decision:
+        seen = [film[places[:, number]] for number in range(self.frames)]
+        if not self.convolutions[0].likes_blocks:
+            return self._decide(jnp.stack(seen, axis=1))
+        parts = [_scaled(self.image, blocks) for blocks in seen]
+        return self._judge(self.convolutions[0].of_blocks(parts))
 
     def initial_memory(self, count: int) -> Memory:
         return jnp.zeros((count, self.lookback, *self.image.shape), self.image.dtype)
@@ -380,8 +405,11 @@ class FrameStack(Network):
         """From the images [n, frames, rows, columns, channels], oldest first."""
         side_by_side = jnp.moveaxis(seen, 1, 3)
         side_by_side = side_by_side.reshape(*side_by_side.shape[:3], -1)
-        x = _scaled(self.image, side_by_side)
-        for convolution in self.convolutions:
+        return self._judge(self.convolutions[0](_scaled(self.image, side_by_side)))
+
+    def _judge(self, x: Float[Array, "n _ _ _"]) -> Decision:
+        """From the numbers that the first convolution makes."""
+        for convolution in self.convolutions[1:]:
             x = convolution(x)
         outputs = features_first(x, 3)
         for_actor, for_critic = jnp.split(jax.nn.relu(self.hidden(outputs)), 2)

@@ -81,6 +81,7 @@ def learn(
     """
     return_scale, advantages = _scaled_advantages(config.ppo, state, rollout)
     batch, film = _batch(state.network, rollout, advantages)
+    film = None if film is None else state.network.film(film)
     # Every device looks frames up in the film, which must not be exchanged in a loop.
     film = devices.replicate(mesh, film)
     rate = _learning_rate(config.ppo, state.updates)
@@ -205,9 +206,7 @@ def _loss(
     if network.recurrent:
         decision = network.sequence(batch.memory, batch.observation, batch.start)
     elif network.lookback:
-        seen = jax.tree.map(lambda frames: frames[batch.observation], film)
-        before, now = (jax.tree.map(lambda leaf, at=at: leaf[:, at], seen) for at in (slice(-1), -1))
-        _, decision = network.step(before, now, batch.start)
+        decision = network.look(film, batch.observation)
     else:
         _, decision = network.step((), batch.observation, batch.start)
     log_ratio = decision.policy.log_prob(batch.action) - batch.log_prob
