@@ -26,7 +26,6 @@ from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
     INVERSE_INERTIAS,
     INVERSE_MASSES,
-    LOWER,
     TIME_STEP,
     Problem,
     correct_positions,
@@ -45,8 +44,6 @@ _CLOSEST = 0.008
 _SWEEP_EDGES = 6
 _BLOCK = 64
 """So many walkers are computed side by side."""
-_SMALL_BATCH = 32
-"""In a batch of this size it is not worth while to solve the common case by itself."""
 
 
 class WalkerState(eqx.Module):
@@ -187,14 +184,7 @@ def _advance(
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
     problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
-    if count <= _SMALL_BATCH:
-        solved = solve(problem, (0, 1, 2, 3), SLOTS)
-    else:
-        # Most walkers touch at most one thing, with their lower legs only.
-        simple = solve(problem, LOWER, 1)
-        number = close.sum(0)
-        few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
-        solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, count // 2)
+    solved = solve(problem)
 
     bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)
