@@ -122,7 +122,8 @@ DOMAINS = {
         # piece of code instead of a list of calls: a quick cycle of `dr` takes 2.3 s of CPU instead of 4.3.
         # Without XLA's newer way to write kernels it takes a fifth less, and less to compile.
         xla_flags=(
-            "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=2000000",
+            "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=30000000,"
+            "xla_cpu_disable_loop_unrolling=true",
             "--xla_cpu_use_fusion_emitters=false",
         ),
     ),

@@ -6,6 +6,7 @@ Contacts of different legs do not see each other, so that only the order within 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from cenie.envs.walker.contact import SLOTS, Things
-from cenie.envs.walker.lanes import constant_in
+from cenie.envs.walker.lanes import constant_in, folded
 
 LENGTH = 4 * SLOTS
 
@@ -42,7 +43,7 @@ def list_close(
 
         def picked(values: Array) -> Array:
             kept = jnp.where(chosen, values, 0)
-            return sum(kept[thing, leg] for thing in range(kept.shape[0]) for leg in range(4))
+            return folded(jnp.add, folded(jnp.add, kept, 0), 0)
 
         leg = picked(jnp.arange(4, dtype=jnp.int32)[:, None])
         numbers = things._replace(is_box=things.is_box.astype(jnp.int32))
@@ -76,12 +77,25 @@ def make_list(find: Callable[[Array], PyTree], used: Array, like: Int[Array, " n
     return lax.fori_loop(0, used, lambda place, lists: put(lists, find(place), place), lists)
 
 
-def entry(lists: PyTree, place: Array) -> PyTree:
+_SHORT = (2, 5)
+
+
+def by_length(used: Array, short: Callable[[int], PyTree], long: Callable[[], PyTree]) -> PyTree:
+    """`short(length)` for one of a few lengths, that of the used part of lists or the next, or `long()`.
+
+    Loops over places that are unrolled are several times as fast: XLA copies a list that it both reads and
+    writes in a loop.
+    """
+    index = sum((used > length).astype(jnp.int32) for length in _SHORT)
+    return lax.switch(index, [*(partial(short, length) for length in _SHORT), long])
+
+
+def entry(lists: PyTree, place: Array | int) -> PyTree:
     """What is at a place."""
     return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, place, 0, keepdims=False), lists)
 
 
-def put(lists: PyTree, new: PyTree, place: Array) -> PyTree:
+def put(lists: PyTree, new: PyTree, place: Array | int) -> PyTree:
     """The same with something else at a place."""
     return jax.tree.map(lambda x, y: lax.dynamic_update_index_in_dim(x, y, place, 0), lists, new)
 

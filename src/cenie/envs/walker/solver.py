@@ -3,6 +3,7 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -32,7 +33,7 @@ from cenie.envs.walker.contact import (
     remembered,
     touch,
 )
-from cenie.envs.walker.contact_list import Listed, entry, list_close, make_list, of_leg, put
+from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
 from cenie.envs.walker.lanes import constant_in, held, until_done
 
 TIME_STEP = 1 / 50
@@ -336,7 +337,9 @@ def solve(problem: Problem) -> Solution:
         bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
     bodies[1:] = _pushed_legs(bodies[1:], listed.leg, contacts, first, used)
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    bodies, turning, last = _velocity_sweeps((bodies, turning, first), joints, listed.leg, contacts, one, used)
+    bodies, turning, last = _velocity_sweeps(
+        (bodies, turning, first), joints, listed.leg, contacts, one, used
+    )
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [
@@ -427,13 +430,17 @@ def _by_leg(leg: Array, manifolds: Manifold, last: Impulses, used: Array) -> tup
 
 
 def _velocity_sweeps(
-    carry, joints: list[Joint], leg: Array, contacts: Contact, one: Array, used: Array
+    carry: tuple[list[Triple], list[Pair], Impulses],
+    joints: list[Joint],
+    leg: Array,
+    contacts: Contact,
+    one: Array,
+    used: Array,
 ) -> tuple[list[Triple], list[Pair], Impulses]:
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
 
-    def touch_ground(place: Array, carry):
-        legs, impulses = carry
-        contact, old, mine = entry((contacts, impulses, leg), place)
+    def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
+        contact, old, mine = of_this
         velocity = [kept(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
         new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
         velocity = [kept(each, one) for each in velocity]
@@ -441,19 +448,49 @@ def _velocity_sweeps(
             tuple(jnp.where(mine == k, fresh, each) for fresh, each in zip(velocity, body))
             for k, body in enumerate(legs)
         ]
-        return legs, put(impulses, new, place)
+        return legs, new
 
-    def sweep(_, carry):
+    def sweep(touch_all, _, carry):
         bodies, turning, impulses = carry
         bodies, turning = list(bodies), list(turning)
         for j in SWEEP_ORDER:
             a, b = JOINT_BODIES[j]
             turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
             bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
-        legs, impulses = lax.fori_loop(0, used, touch_ground, (bodies[1:], impulses))
+        legs, impulses = touch_all(bodies[1:], impulses)
         return [bodies[0], *legs], turning, impulses
 
-    return lax.fori_loop(0, VELOCITY_SWEEPS, sweep, carry)
+    def short(length: int):
+        rows = [entry((contacts, leg), place) for place in range(length)]
+
+        def touch_all(legs, impulses):
+            new = []
+            for (contact, mine), old in zip(rows, impulses):
+                legs, each = touch_ground(legs, (contact, old, mine))
+                new.append(each)
+            return legs, new
+
+        bodies, turning, impulses = carry
+        first = [entry(impulses, place) for place in range(length)]
+        bodies, turning, last = lax.fori_loop(
+            0, VELOCITY_SWEEPS, partial(sweep, touch_all), (bodies, turning, first)
+        )
+        for place, each in enumerate(last):
+            impulses = put(impulses, each, place)
+        return bodies, turning, impulses
+
+    def long():
+        def touch_one(place, carry):
+            legs, impulses = carry
+            legs, new = touch_ground(legs, entry((contacts, impulses, leg), place))
+            return legs, put(impulses, new, place)
+
+        def touch_all(legs, impulses):
+            return lax.fori_loop(0, used, touch_one, (legs, impulses))
+
+        return lax.fori_loop(0, VELOCITY_SWEEPS, partial(sweep, touch_all), carry)
+
+    return by_length(used, short, long)
 
 
 def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
@@ -589,9 +626,7 @@ def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing,
     return lax.while_loop(lambda carry: (carry[2] < _SWEEPS_AT_ONCE) & carry[1].any(), advance, carry)[:2]
 
 
-def _position_sweep(
-    bodies: list[Placed], work: _Work, one: Array, used: Array
-) -> tuple[list[Placed], Array]:
+def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) -> tuple[list[Placed], Array]:
     def push(place: Array, carry):
         legs, deepest = carry
         manifold, leg = entry(work.pushes, place)
@@ -604,9 +639,7 @@ def _position_sweep(
         ]
         return legs, jnp.minimum(deepest, deep)
 
-    legs = [
-        body._replace(x=body.x - x, y=body.y - y) for body, (x, y) in zip(bodies[1:], work.centres)
-    ]
+    legs = [body._replace(x=body.x - x, y=body.y - y) for body, (x, y) in zip(bodies[1:], work.centres)]
     legs, deepest = lax.fori_loop(0, used, push, (legs, 0 * one))
     legs = [body._replace(x=body.x + x, y=body.y + y) for body, (x, y) in zip(legs, work.centres)]
     bodies = [bodies[0], *legs]

@@ -26,7 +26,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
-from cenie.envs.walker.contact_list import entry, put
+from cenie.envs.walker.contact_list import entry
 from cenie.envs.walker.lanes import constant_in, held
 from cenie.envs.walker.solver import (
     SLOP,
@@ -350,18 +350,21 @@ def _push_out(
 def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) -> Array:
     """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
-    def touch_ground(slot, carry):
-        velocity, impulses = carry
-        new, velocity = solve_contact(entry(contacts, slot), entry(impulses, slot), velocity, one)
-        x, y, turn = (kept(each, one) for each in velocity)
-        return (x, y, turn), put(impulses, new, slot)
+    def solved(length: int) -> tuple[Array, Array, Array]:
+        slots = [entry(contacts, slot) for slot in range(length)]
 
-    def sweep(carry):
-        _, before, impulses = carry
-        velocity, impulses = lax.fori_loop(0, used, touch_ground, (before, impulses))
-        changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
-        return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, impulses
+        def sweep(carry):
+            _, before, impulses = carry
+            velocity, new = before, []
+            for contact, old in zip(slots, impulses):
+                each, velocity = solve_contact(contact, old, velocity, one)
+                velocity = kept(velocity[0], one), kept(velocity[1], one), kept(velocity[2], one)
+                new.append(each)
+            changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
+            return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, new
 
-    none = Impulses(*(jnp.zeros_like(contacts.bias[0]),) * 4)
-    carry = one, (velocity[0], velocity[1], velocity[2]), none
-    return jnp.stack(_repeat(sweep, carry, _VELOCITY_SWEEPS)[1])
+        none = [Impulses(*(jnp.zeros_like(one),) * 4)] * length
+        carry = one, (velocity[0], velocity[1], velocity[2]), none
+        return _repeat(sweep, carry, _VELOCITY_SWEEPS)[1]
+
+    return jnp.stack(lax.cond(used > 2, lambda: solved(SLOTS), lambda: solved(2)))
