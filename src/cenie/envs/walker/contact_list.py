@@ -50,7 +50,8 @@ def list_close(
         thing = jax.tree.map(picked, numbers)
         return thing._replace(is_box=thing.is_box > 0), leg, picked(cos), picked(sin)
 
-    return Listed(*make_list(find, number.max(), number), number)
+    thing, leg, leg_cos, leg_sin = make_list(find, number.max(), number)
+    return Listed(thing, leg, leg_cos, leg_sin, number)
 
 
 def _places_of(close: Bool[Array, "things 4 n"]) -> tuple[Int[Array, "things 4 n"], Int[Array, " n"]]:

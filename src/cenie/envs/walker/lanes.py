@@ -59,7 +59,7 @@ def in_blocks(
     return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), results)
 
 
-def constant_in(array: jax.Array, value: float | bool) -> jax.Array:
+def constant_in(array: jax.Array, value: float | int) -> jax.Array:
     """A number in every place of an array like this one, of the same type.
 
     Inside of a user's `shard_map` a plain constant is the same on all devices to JAX, which then refuses it

@@ -3,6 +3,7 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -342,10 +343,7 @@ def solve(problem: Problem) -> Solution:
     )
 
     # The anchors' impulses are what is left of the change of momentum.
-    gained = [
-        tuple(new - old for new, old in zip(bodies[leg + 1], _row(problem.velocity, leg + 1)))
-        for leg in range(4)
-    ]
+    gained = [_parts(jnp.subtract, bodies[leg + 1], _row(problem.velocity, leg + 1)) for leg in range(4)]
     taken_back = jax.tree.map(jnp.negative, last)
     gained = _pushed_legs(gained, listed.leg, contacts, taken_back, used)
     gained = [jnp.stack(change[:2]) * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
@@ -363,6 +361,16 @@ def solve(problem: Problem) -> Solution:
 
 def _row(array: Float[Array, "3 5 n"], body: int) -> Triple:
     return array[0, body], array[1, body], array[2, body]
+
+
+def _parts(function: Callable[..., Array], *triples: Triple) -> Triple:
+    """A function of each of the three parts of velocities."""
+    x, y, turn = (function(*parts) for parts in zip(*triples))
+    return x, y, turn
+
+
+def _where(condition: Array, first: Triple, second: Triple) -> Triple:
+    return _parts(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
 def _contacts_of(listed: Listed, memory: Memory, used: Array) -> tuple[Manifold, Contact, Impulses]:
@@ -401,9 +409,7 @@ def _pushed_legs(
     def push(place: Array, legs: list[Triple]) -> list[Triple]:
         contact, each, mine = entry((contacts, impulses, leg), place)
         change = pushed(contact, each)
-        return [
-            tuple(jnp.where(mine == k, v + dv, v) for v, dv in zip(old, change)) for k, old in enumerate(legs)
-        ]
+        return [_where(mine == k, _parts(jnp.add, old, change), old) for k, old in enumerate(legs)]
 
     return lax.fori_loop(0, used, push, legs)
 
@@ -443,12 +449,8 @@ def _velocity_sweeps(
         contact, old, mine = of_this
         velocity = [kept(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
         new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
-        velocity = [kept(each, one) for each in velocity]
-        legs = [
-            tuple(jnp.where(mine == k, fresh, each) for fresh, each in zip(velocity, body))
-            for k, body in enumerate(legs)
-        ]
-        return legs, new
+        velocity = _parts(lambda each: kept(each, one), velocity)
+        return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
 
     def sweep(touch_all, _, carry):
         bodies, turning, impulses = carry
