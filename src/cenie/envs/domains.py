@@ -118,11 +118,12 @@ DOMAINS = {
         suites=("walker6", "poet-roses", "high", "extreme"),
         presets=WALKER_PRESETS,
         design=design_of_settings,
-        # The physics is loops of many small steps. A loop that touches less than so many bytes becomes one
-        # piece of code instead of a list of calls: a quick cycle of `dr` takes 2.3 s of CPU instead of 4.3.
-        # Without XLA's newer way to write kernels it takes a fifth less, and less to compile.
+        # The physics is many small steps. A loop that touches less than so many bytes in a turn becomes one
+        # piece of code instead of a list of calls. Unrolled, loops over few walkers would not become vectors.
+        # XLA's newer way to write kernels is slower here. What each is worth is in docs/results.md.
         xla_flags=(
-            "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=2000000",
+            "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=30000000,"
+            "xla_cpu_disable_loop_unrolling=true",
             "--xla_cpu_use_fusion_emitters=false",
         ),
     ),

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.walker.body import HALF_HEIGHT
+from cenie.envs.walker.lanes import folded
 from cenie.envs.walker.terrain import POINTS, STEP
 
 SKIN = 0.02
@@ -130,8 +131,8 @@ def in_slot(things: Things, chosen: Bool[Array, "things ..."]) -> Things:
 
     def picked(values: Array) -> Array:
         if values.dtype == jnp.bool_:
-            return (values & chosen).any(0)
-        return jnp.where(chosen, values, 0).sum(0)
+            return folded(jnp.logical_or, values & chosen, 0)
+        return folded(jnp.add, jnp.where(chosen, values, 0), 0)
 
     return jax.tree.map(picked, things)
 

@@ -1,7 +1,5 @@
 """The walker as an environment: Box2D's step for its five bodies, what it observes, and what it is paid."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,15 +16,14 @@ from cenie.envs.walker.body import (
     REFERENCE_ANGLES,
 )
 from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, apart, ground_of, near, reach
+from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, Things, apart, ground_of, near, reach
 from cenie.envs.walker.hull import hull_distance
-from cenie.envs.walker.lanes import in_blocks, on_few, over_lanes
+from cenie.envs.walker.lanes import constant_in, in_blocks, on_few, over_lanes
 from cenie.envs.walker.level import WalkerLevel
 from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.solver import (
     INVERSE_INERTIAS,
     INVERSE_MASSES,
-    LOWER,
     TIME_STEP,
     Problem,
     correct_positions,
@@ -45,8 +42,6 @@ _CLOSEST = 0.008
 _SWEEP_EDGES = 6
 _BLOCK = 64
 """So many walkers are computed side by side."""
-_SMALL_BATCH = 32
-"""In a batch of this size it is not worth while to solve the common case by itself."""
 
 
 class WalkerState(eqx.Module):
@@ -166,35 +161,58 @@ def _first(tree: PyTree) -> PyTree:
 
 
 @over_lanes
-@partial(in_blocks, size=_BLOCK)
 def _advance(
     ground: Ground, state: WalkerState, action: Float[Array, "n 4"]
 ) -> tuple[WalkerState, Bool[Array, " n"]]:
     """One step of the physics for a batch, and whether the hull touched the ground in it."""
+    before = state, constant_in(state.time, 0) > 0
+    number = jnp.arange(state.time.shape[0], dtype=jnp.int32)
+
+    def advance(inputs: tuple[Array, Array], before: tuple[WalkerState, Array]) -> tuple[WalkerState, Array]:
+        return _advance_block(ground, *inputs, before[0])
+
+    if number.shape[0] <= _BLOCK:
+        return in_blocks(advance, (number, action), before, _BLOCK, state.time)
+    # Walkers that touch much are computed together: what all of a block do not need costs nothing.
+    order = jnp.argsort(_close_things(ground, number, jnp.moveaxis(state.pose, 0, -1))[2].sum((0, 1)))
+    inputs = jax.tree.map(lambda x: x[order], (number, action))
+    after = in_blocks(advance, inputs, jax.tree.map(lambda x: x[order], before), _BLOCK, state.time)
+    return jax.tree.map(lambda x: x[jnp.argsort(order)], after)
+
+
+def _half_widths(like: Float[Array, "4 n"]) -> Float[Array, "4 n"]:
+    return jnp.broadcast_to(jnp.asarray(HALF_WIDTHS, like.dtype)[:, None], like.shape)
+
+
+def _close_things(
+    ground: Ground, number: Int[Array, " n"], pose: Float[Array, "3 5 n"]
+) -> tuple[Things, Float[Array, "things 4 n"], Bool[Array, "things 4 n"]]:
+    """What is near legs, how far it is, and whether they touch it, as far as axes tell."""
+    x, y, angle = pose[:, 1:]
+    cos, sin, half_width = jnp.cos(angle), jnp.sin(angle), _half_widths(x)
+    lane, left = jnp.broadcast_to(number, x.shape), x - reach(cos, sin, half_width) - SKIN
+    things = near(ground, lane, (x, y), left=left)
+    distance = apart(things, jnp.zeros_like(x), jnp.zeros_like(x), cos=cos, sin=sin, half_width=half_width)
+    return things, distance, distance <= SKIN
+
+
+def _advance_block(
+    ground: Ground, number: Int[Array, " n"], action: Float[Array, "n 4"], state: WalkerState
+) -> tuple[WalkerState, Bool[Array, " n"]]:
+    """A step of some walkers, of the given numbers on the ground."""
     old, action = _last(state), action.T
     pose, count = old.pose, action.shape[-1]
-    hull_at_start = hull_distance(ground, *pose[:, 0])
+    hull_at_start = hull_distance(ground, number, *pose[:, 0])
     x, y, angle = pose[:, 1:]
-    half_width = jnp.broadcast_to(jnp.asarray(HALF_WIDTHS, x.dtype)[:, None], x.shape)
-    lane = jnp.broadcast_to(jnp.arange(count), x.shape)
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
-    zero = jnp.zeros_like(x)
-    things = near(ground, lane, (x, y), left=x - reach(cos, sin, half_width) - SKIN)
-    start_distance = apart(things, zero, zero, cos=cos, sin=sin, half_width=half_width)
-    close = start_distance <= SKIN
+    lane, half_width = jnp.broadcast_to(number, x.shape), _half_widths(x)
+    cos, sin, zero = jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(x)
+    things, start_distance, close = _close_things(ground, number, pose)
 
     velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY)
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
     problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
-    if count <= _SMALL_BATCH:
-        solved = solve(problem, (0, 1, 2, 3), SLOTS)
-    else:
-        # Most walkers touch at most one thing, with their lower legs only.
-        simple = solve(problem, LOWER, 1)
-        number = close.sum(0)
-        few = (number[0] > 0) | (number[2] > 0) | (number[1] > 1) | (number[3] > 1)
-        solved = on_few(lambda few: solve(few, (0, 1, 2, 3), SLOTS), few, problem, simple, count // 2)
+    solved = solve(problem)
 
     bits = solved.touched
     flags = update_flag(old.contact, old.touched, bits)
@@ -227,7 +245,7 @@ def _advance(
     legs_end = jnp.where(same, new[:, 1:], jnp.stack((x + sx + mx, y + sy + my, sa + ma)))
     new = jnp.concatenate((new[:, :1], legs_end), 1)
     velocity = jnp.concatenate((solved.velocity[:, :1], leg_velocity), 1)
-    hull_at_end = hull_distance(ground, *new[:, 0])
+    hull_at_end = hull_distance(ground, number, *new[:, 0])
     falls = (hull_at_start <= SKIN) | (hull_at_end < TARGET - TOLERANCE)
     parts = new, velocity, solved.impulse, stopped.bits, stopped.flag, *stopped.memory, old.time + 1
     return WalkerState(*_first(parts)), falls

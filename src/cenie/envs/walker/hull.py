@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from cenie.envs.walker.body import HULL, HULL_CENTRE
 from cenie.envs.walker.contact import Ground
+from cenie.envs.walker.lanes import folded
 from cenie.envs.walker.terrain import POINTS, STEP
 
 _CORNERS = (HULL - HULL_CENTRE)[::-1].astype(np.float32)
@@ -16,14 +17,18 @@ _EDGES = 7
 _BOXES = 3
 
 
-def hull_distance(ground: Ground, x: Array, y: Array, angle: Array) -> Float[Array, " n"]:
-    """How far the hull is from the ground, at least (the distance along the best separating axis)."""
+def hull_distance(
+    ground: Ground, number: Int[Array, " n"], x: Array, y: Array, angle: Array
+) -> Float[Array, " n"]:
+    """How far hulls are from the ground, at least (the distance along the best separating axis).
+
+    `number` says which environments they are in.
+    """
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     corners = [(cos * u - sin * v, sin * u + cos * v) for u, v in _CORNERS]
     normals = [(cos * u - sin * v, sin * u + cos * v) for u, v in _NORMALS]
     low_x, high_x = _extremes([u for u, _ in corners])
     low_y, high_y = _extremes([v for _, v in corners])
-    number = jnp.arange(x.shape[0])
     left_most = x + low_x - 0.02
     cell = jnp.clip(jnp.floor(left_most / STEP).astype(jnp.int32), 0, POINTS - 1 - _EDGES)
     points = cell + jnp.arange(_EDGES + 1)[:, None]
@@ -49,7 +54,7 @@ def hull_distance(ground: Ground, x: Array, y: Array, angle: Array) -> Float[Arr
     for (u, v), offset in zip(normals, _PLANES):
         nearest = jnp.where(u > 0, left, right) * u + jnp.where(v > 0, bottom, top) * v
         from_box = jnp.maximum(from_box, nearest - offset)
-    return jnp.minimum(apart.min(0), from_box.min(0))
+    return jnp.minimum(folded(jnp.minimum, apart, 0), folded(jnp.minimum, from_box, 0))
 
 
 def _extremes(values: list[Array]) -> tuple[Array, Array]:

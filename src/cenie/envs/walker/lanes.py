@@ -6,6 +6,7 @@ that ends early, and every branch, into one that computes both sides for all. A 
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -40,24 +41,25 @@ def over_lanes(function: Callable[..., Tree]) -> Callable[..., Tree]:
     return single
 
 
-def in_blocks(function: Callable[..., Tree], size: int) -> Callable[..., Tree]:
-    """A function of a batch, called for `size` items after the other, whose arrays fit into a CPU's cache.
+def in_blocks(
+    step: Callable[[Tree, Tree], Tree], inputs: Tree, state: Tree, size: int, counts: jax.Array
+) -> Tree:
+    """The next state by `step(inputs, state)`, for `size` items of a batch after the other.
 
-    A batch that has no such parts is computed as a whole.
+    Their arrays then fit into a CPU's cache. A batch that has no such parts is computed as a whole, but in a
+    loop too: XLA can make one kernel of a loop, which saves the start of hundreds of them. `counts` are any
+    that are not negative, by which the compiler does not see that such a loop turns once.
     """
-
-    def blocked(*arguments: Tree) -> Tree:
-        count = jax.tree.leaves(arguments)[0].shape[0]
-        if count <= size or count % size:
-            return function(*arguments)
-        parts = jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), arguments)
-        results = jax.lax.map(lambda part: function(*part), parts)
-        return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), results)
-
-    return blocked
+    count = jax.tree.leaves(state)[0].shape[0]
+    if count <= size or count % size:
+        turns = jnp.where(counts.reshape(-1)[0] >= 0, 1, 2)
+        return jax.lax.fori_loop(0, turns, lambda _, state: step(inputs, state), state)
+    parts = jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), (inputs, state))
+    results = jax.lax.map(lambda part: step(*part), parts)
+    return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), results)
 
 
-def constant_in(array: jax.Array, value: float | bool) -> jax.Array:
+def constant_in(array: jax.Array, value: float | int) -> jax.Array:
     """A number in every place of an array like this one, of the same type.
 
     Inside of a user's `shard_map` a plain constant is the same on all devices to JAX, which then refuses it
@@ -65,6 +67,14 @@ def constant_in(array: jax.Array, value: float | bool) -> jax.Array:
     """
     constant = jnp.full_like(array, value)
     return jnp.where(array == array, constant, constant)
+
+
+def folded(operation: Callable[[jax.Array, jax.Array], jax.Array], array: jax.Array, axis: int) -> jax.Array:
+    """A reduction over a short axis, as a chain of operations on whole lanes.
+
+    XLA's own go through the short axis lane by lane, without vectors.
+    """
+    return reduce(operation, (jax.lax.index_in_dim(array, k, axis, False) for k in range(array.shape[axis])))
 
 
 def held(tree: Tree, counts: jax.Array) -> Tree:

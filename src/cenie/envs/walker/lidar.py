@@ -5,6 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cenie.envs.walker.contact import Ground
+from cenie.envs.walker.lanes import folded
 from cenie.envs.walker.terrain import POINTS, STEP
 
 RAYS = 10
@@ -35,11 +36,11 @@ def lidar(ground: Ground, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float
     t = (x1 * ey - y1 * ex) / across
     s = (x1 * dy - y1 * dx) / across
     hits = (across != 0) & (t >= 0) & (t <= 1) & (s >= 0) & (s <= 1)
-    nearest = jnp.where(hits, t, 1.0).min(1)
+    nearest = folded(jnp.minimum, jnp.where(hits, t, 1.0), 1)
     # Boxes: the ray is inside between its last entry into a slab and its first exit from one. The first ray
     # is vertical and so never crosses the sides: their times are infinite.
     enter_x = jnp.where(dx > 0, left / dx, jnp.where((left <= 0) & (right >= 0), -jnp.inf, jnp.inf))
     leave_x = jnp.where(dx > 0, right / dx, jnp.inf)
     enter, leave = jnp.maximum(enter_x, top / dy), jnp.minimum(leave_x, bottom / dy)
     hits = (enter >= 0) & (enter <= 1) & (enter <= leave)
-    return jnp.minimum(nearest, jnp.where(hits, enter, 1.0).min(1))
+    return jnp.minimum(nearest, folded(jnp.minimum, jnp.where(hits, enter, 1.0), 1))

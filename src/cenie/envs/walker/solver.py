@@ -3,6 +3,8 @@
 Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,12 +31,10 @@ from cenie.envs.walker.contact import (
     Memory,
     Things,
     impact,
-    in_slot,
     remembered,
-    slots_of,
     touch,
-    touched_bits,
 )
+from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
 from cenie.envs.walker.lanes import constant_in, held, until_done
 
 TIME_STEP = 1 / 50
@@ -54,8 +54,6 @@ _OPEN = 1e9
 
 INVERSE_MASSES = tuple(float(np.float32(1 / m)) for m in MASSES)
 INVERSE_INERTIAS = tuple(float(np.float32(1 / i)) for i in INERTIAS)
-UPPER, LOWER = (0, 2), (1, 3)
-"""Which of the four legs are which; a leg is the body of its number plus one."""
 
 Pair = tuple[Array, Array]
 Triple = tuple[Array, Array, Array]
@@ -81,9 +79,6 @@ class Joint(NamedTuple):
     turning: Array
     resistance: Triple
     det: Array
-    effect_a: tuple[Float[Array, "3 n"], ...]
-    effect_b: tuple[Float[Array, "3 n"], ...]
-    """What impulses in x, in y and around the joint change in the velocities of its bodies."""
 
 
 class Contact(NamedTuple):
@@ -106,8 +101,9 @@ class Contact(NamedTuple):
     slip_masses: Pair
     slip_shared: Array
     bias: Pair
-    effect: tuple[Array, Array, Array, Array]
-    """What unit impulses (two normal ones, two tangential ones) change in the velocity (x, y, turn)."""
+    mass: Array
+    inertia: Array
+    """Of the leg, inverse."""
 
 
 class Impulses(NamedTuple):
@@ -139,7 +135,6 @@ def contact_of(
     block = (manifold.total == 2) & (k11 * k11 < 1000.0 * (k11 * k22 - k12 * k12))
     k12 = jnp.where(block, k12, 0.0)
     det = k11 * k22 - k12 * k12
-    mx, my = m * nx, m * ny
     return Contact(
         (ny, -nx),
         (a1, a2),
@@ -150,12 +145,8 @@ def contact_of(
         (1 / (m + i * s1 * s1), 1 / (m + i * s2 * s2)),
         m + i * s1 * s2,
         (jnp.where(manifold.total > 0, 0.0, _OPEN), jnp.where(block, 0.0, _OPEN)),
-        (
-            jnp.stack((mx, my, i * a1)),
-            jnp.stack((mx, my, i * a2)),
-            jnp.stack((my, -mx, i * s1)),
-            jnp.stack((my, -mx, i * s2)),
-        ),
+        m,
+        i,
     )
 
 
@@ -177,12 +168,9 @@ def kept(array: Array, one: Array) -> Array:
     return array / one
 
 
-def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) -> tuple[Impulses, Array]:
-    """One contact of each lane: friction at both points, then both normal impulses as a block.
-
-    `velocity` has (x, y, turn) in front.
-    """
-    vx, vy, w = velocity[0], velocity[1], velocity[2]
+def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array) -> tuple[Impulses, Triple]:
+    """One contact of each lane: friction at both points, then both normal impulses as a block."""
+    vx, vy, w = velocity
     tx, ty = contact.tangent
     sliding = tx * vx + ty * vy
     most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
@@ -194,7 +182,7 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) 
     d2 = f2 - old.slip_2
     k11, k22, k12 = contact.resistance
     m11, m22, m12 = contact.masses
-    turned = w + contact.effect[2][2] * d1 + contact.effect[3][2] * d2
+    turned = w + contact.inertia * (contact.aside[0] * d1 + contact.aside[1] * d2)
     closing = tx * vy - ty * vx
     b1 = contact.bias[0] + closing + contact.across[0] * turned - k11 * old.normal_1 - k12 * old.normal_2
     b2 = contact.bias[1] + closing + contact.across[1] * turned - k12 * old.normal_1 - k22 * old.normal_2
@@ -205,13 +193,20 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Array, one: Array) 
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
     n1 = kept(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
     n2 = kept(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
-    e1, e2 = n1 - old.normal_1, n2 - old.normal_2
-    effects = contact.effect
-    velocity = velocity + effects[0] * e1 + effects[1] * e2 + effects[2] * d1 + effects[3] * d2
-    return Impulses(n1, n2, f1, f2), velocity
+    change = pushed(contact, Impulses(n1 - old.normal_1, n2 - old.normal_2, d1, d2))
+    return Impulses(n1, n2, f1, f2), (vx + change[0], vy + change[1], w + change[2])
 
 
-def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair, Triple]:
+def pushed(contact: Contact, impulses: Impulses) -> Triple:
+    """What impulses at a contact change in the velocity of its leg."""
+    (tx, ty), m = contact.tangent, contact.mass
+    normal, slip = impulses.normal_1 + impulses.normal_2, impulses.slip_1 + impulses.slip_2
+    across = contact.across[0] * impulses.normal_1 + contact.across[1] * impulses.normal_2
+    aside = contact.aside[0] * impulses.slip_1 + contact.aside[1] * impulses.slip_2
+    return m * (tx * slip - ty * normal), m * (tx * normal + ty * slip), contact.inertia * (across + aside)
+
+
+def _solve_joint(joint: Joint, impulse: Pair, a: Triple, b: Triple) -> tuple[Pair, Triple]:
     """Motor, then limit and anchor as a block: new impulses of the first two, changes of (x, y, turn)."""
     motor, limit = impulse
     (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
@@ -230,6 +225,19 @@ def _solve_joint(joint: Joint, impulse: Pair, a: Array, b: Array) -> tuple[Pair,
     return (new_motor, new_limit), (x, y, t)
 
 
+def _pulled(index: int, joint: Joint, a: Triple, b: Triple, change: Triple) -> tuple[Triple, Triple]:
+    """The velocities of the bodies of a joint after an impulse (x, y, turn) between them."""
+    body_a, body_b = JOINT_BODIES[index]
+    ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
+    ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
+    (ax, ay), (bx, by) = joint.arm_a, joint.arm_b
+    x, y, t = change
+    return (
+        (a[0] - ma * x, a[1] - ma * y, a[2] - ia * (ax * y - ay * x + t)),
+        (b[0] + mb * x, b[1] + mb * y, b[2] + ib * (bx * y - by * x + t)),
+    )
+
+
 def side_of(angle: Float[Array, "5 n"], joint: int) -> Float[Array, " n"]:
     """1 if a joint is at its lower limit, -1 at the upper, 0 between them."""
     a, b = JOINT_BODIES[joint]
@@ -238,11 +246,9 @@ def side_of(angle: Float[Array, "5 n"], joint: int) -> Float[Array, " n"]:
 
 
 def _joints_of(
-    angle: Float[Array, "5 n"], speed: Float[Array, "4 n"], most: Float[Array, "4 n"], one: Array
+    angle: Float[Array, "5 n"], cos: Array, sin: Array, speed: Array, most: Array, one: Array
 ) -> list[Joint]:
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
     joints = []
-    zero = jnp.zeros_like(one)
     for j, (a, b) in enumerate(JOINT_BODIES):
         side = side_of(angle, j)
         ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
@@ -254,8 +260,6 @@ def _joints_of(
         k13, k23, k33 = -ay * ia - by * ib, ax * ia + bx * ib, ia + ib
         det = k11 * k22 - k12 * k12
         h1, h2 = (k22 * k13 - k12 * k23) / det, (k11 * k23 - k12 * k13) / det
-        effect_a = (zero - ma, zero, ia * ay), (zero, zero - ma, -ia * ax), (zero, zero, zero - ia)
-        effect_b = (zero + mb, zero, -ib * by), (zero, zero + mb, ib * bx), (zero, zero, zero + ib)
         joints.append(
             Joint(
                 (ax, ay),
@@ -269,8 +273,6 @@ def _joints_of(
                 k33 - h1 * k13 - h2 * k23,
                 (k11, k12, k22),
                 det,
-                tuple(jnp.stack(rows) for rows in effect_a),
-                tuple(jnp.stack(rows) for rows in effect_b),
             )
         )
     return joints
@@ -296,6 +298,13 @@ class Problem(NamedTuple):
     """Which things touch which legs, as far as their axes tell."""
 
 
+class Push(NamedTuple):
+    """A contact as far as positions need it; all are numbers."""
+
+    manifold: Manifold
+    leg: Array
+
+
 class Solution(NamedTuple):
     """A step whose velocities are solved; positions are still to be corrected."""
 
@@ -304,149 +313,186 @@ class Solution(NamedTuple):
     impulse: Float[Array, "4 4 n"]
     memory: Memory
     touched: Int[Array, "4 n"]
-    pushes: Manifold
-    """Contacts as far as positions need them, in slots of all legs."""
+    pushes: Push
+    """In lists."""
+    number: Int[Array, " n"]
+    """How long they are."""
 
 
-def solve(problem: Problem, legs: tuple[int, ...], slots: int) -> Solution:
-    """A step without continuous collision, for contacts of the given legs, so many of each."""
+def solve(problem: Problem) -> Solution:
+    """A step without continuous collision."""
     pose = problem.pose
     one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
-    joints = _joints_of(pose[2], problem.speed, problem.most, one)
-    index = np.array(legs)
-    some = slice(None) if len(legs) == 4 else index
-    things, close = jax.tree.map(lambda x: x[:, some], (problem.things, problem.close))
-    angle = pose[2, 1:][some]
-    cos, sin, zero = jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)
-    half_width, mass, inertia = (
-        jnp.asarray(np.array(each)[index], angle.dtype)[:, None]
-        for each in (HALF_WIDTHS, INVERSE_MASSES[1:], INVERSE_INERTIAS[1:])
-    )
-    chosen = jnp.stack(slots_of(close, slots), 1)
-    thing = in_slot(jax.tree.map(lambda x: x[:, None], things), chosen)
-    manifolds = touch(thing, chosen.any(0), cos, sin, half_width)
-    manifolds = held(manifolds, manifolds.total)
-    contacts = contact_of(manifolds, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
-    memory = jax.tree.map(lambda x: x[:, :, some], problem.memory)
-    old = remembered(manifolds, memory)
-    first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contacts.bias * 2, old)))
+    cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
+    joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most, one)
+    listed = list_close(problem.things, problem.close, cos[1:], sin[1:])
+    used = listed.number.max()
+    manifolds, contacts, first = _contacts_of(listed, problem.memory, used)
 
     limits = [
         joint.side * jnp.maximum(joint.side * problem.impulse[2, j], 0.0) for j, joint in enumerate(joints)
     ]
-    bodies = [problem.velocity[:, body] for body in range(5)]
+    bodies = [_row(problem.velocity, body) for body in range(5)]
     for j, (a, b) in enumerate(JOINT_BODIES):
         change = (problem.impulse[0, j], problem.impulse[1, j], limits[j] + problem.impulse[3, j])
-        bodies[a] = _added(bodies[a], joints[j].effect_a, change)
-        bodies[b] = _added(bodies[b], joints[j].effect_b, change)
-    pushed = _pushed(contacts, first)
-    for k, leg in enumerate(legs):
-        bodies[leg + 1] = bodies[leg + 1] + pushed[:, k]
+        bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
+    bodies[1:] = _pushed_legs(bodies[1:], listed.leg, contacts, first, used)
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    ones = jnp.where(jnp.abs(angle) < 1e30, 1.0, 0.5)
-    bodies, turning, last = _velocity_sweeps(legs, (bodies, turning, first), joints, contacts, ones)
+    bodies, turning, last = _velocity_sweeps(
+        (bodies, turning, first), joints, listed.leg, contacts, one, used
+    )
 
     # The anchors' impulses are what is left of the change of momentum.
-    gained = [bodies[leg + 1] - problem.velocity[:, leg + 1] for leg in range(4)]
-    pushed = _pushed(contacts, last)
-    for k, leg in enumerate(legs):
-        gained[leg] = gained[leg] - pushed[:, k]
-    gained = [change[:2] * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
+    gained = [_parts(jnp.subtract, bodies[leg + 1], _row(problem.velocity, leg + 1)) for leg in range(4)]
+    taken_back = jax.tree.map(jnp.negative, last)
+    gained = _pushed_legs(gained, listed.leg, contacts, taken_back, used)
+    gained = [jnp.stack(change[:2]) * float(MASSES[leg + 1]) for leg, change in enumerate(gained)]
     anchors = jnp.stack((gained[0] + gained[1], gained[1], gained[2] + gained[3], gained[3]), 1)
     impulse = jnp.concatenate(
         (anchors, jnp.stack([t[1] for t in turning])[None], jnp.stack([t[0] for t in turning])[None])
     )
-    velocity = _limited(jnp.stack(bodies, 1))
-
-    def for_all(values: Array) -> Array:
-        """Of the legs that are not here, nothing."""
-        if len(legs) == 4:
-            return values
-        nothing = jnp.zeros_like(values[..., 0, :])
-        places = [values[..., legs.index(leg), :] if leg in legs else nothing for leg in range(4)]
-        return jnp.stack(places, -2)
-
-    def in_slots(values: Array) -> Array:
-        return jnp.pad(for_all(values), ((0, SLOTS - slots), *((0, 0),) * (values.ndim - 1)))
-
-    remember = Memory(in_slots(jnp.stack(manifolds.names, 1)), in_slots(jnp.stack(last, 1)))
-    pushes = manifolds._replace(number=None, names=None)
-    pushes = jax.tree.map(lambda x: in_slots(x.astype(pose.dtype)), pushes)
+    velocity = _limited(jnp.stack([jnp.stack(body) for body in bodies], 1))
+    memory, touched = _by_leg(listed.leg, manifolds, last, used)
+    numbers = manifolds._replace(number=None, names=None)
+    pushes = Push(jax.tree.map(lambda x: x.astype(pose.dtype), numbers), listed.leg)
     moved = pose + TIME_STEP * velocity
-    return Solution(moved, velocity, impulse, remember, for_all(touched_bits(manifolds)), pushes)
+    return Solution(moved, velocity, impulse, memory, touched, pushes, listed.number)
 
 
-def _pushed(contacts: Contact, impulses: Impulses) -> Float[Array, "3 legs n"]:
-    """What the impulses of all contacts change in the velocities of legs."""
-    return _added(jnp.zeros_like(contacts.effect[0]), contacts.effect, impulses).sum(1)
+def _row(array: Float[Array, "3 5 n"], body: int) -> Triple:
+    return array[0, body], array[1, body], array[2, body]
 
 
-def _added(velocity: Array, effects: tuple[Array, ...], change: tuple[Array, ...]) -> Array:
-    for effect, amount in zip(effects, change):
-        velocity = velocity + effect * amount
-    return velocity
+def _parts(function: Callable[..., Array], *triples: Triple) -> Triple:
+    """A function of each of the three parts of velocities."""
+    x, y, turn = (function(*parts) for parts in zip(*triples))
+    return x, y, turn
+
+
+def _where(condition: Array, first: Triple, second: Triple) -> Triple:
+    return _parts(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def _contacts_of(listed: Listed, memory: Memory, used: Array) -> tuple[Manifold, Contact, Impulses]:
+    """Contact points of what is listed, how they act, and the impulses that they begin with."""
+
+    def find(place: Array) -> tuple[Manifold, Contact, Impulses]:
+        thing, leg, cos, sin = entry((listed.things, listed.leg, listed.cos, listed.sin), place)
+        half_width, mass, inertia = _of_kind(leg)
+        manifold = touch(thing, place < listed.number, cos, sin, half_width)
+        manifold = held(manifold, manifold.total)
+        zero = jnp.zeros_like(cos)
+        contact = contact_of(manifold, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
+        of_this = jax.tree.map(lambda x: of_leg(leg, [x[:, :, k] for k in range(4)]), memory)
+        old = remembered(manifold, of_this)
+        first = Impulses(*(jnp.where(bias > 0, 0.0, each) for bias, each in zip(contact.bias * 2, old)))
+        return manifold, contact, first
+
+    return make_list(find, used, listed.number)
+
+
+def _of_kind(leg: Array) -> Triple:
+    """Half width, inverse mass and inverse inertia of legs."""
+    lower = leg % 2 == 1
+    upper_leg, lower_leg = (
+        (float(HALF_WIDTHS[leg]), INVERSE_MASSES[leg + 1], INVERSE_INERTIAS[leg + 1]) for leg in (0, 1)
+    )
+    width, mass, inertia = (jnp.where(lower, b, a).astype(jnp.float32) for a, b in zip(upper_leg, lower_leg))
+    return width, mass, inertia
+
+
+def _pushed_legs(
+    legs: list[Triple], leg: Array, contacts: Contact, impulses: Impulses, used: Array
+) -> list[Triple]:
+    """The velocities of legs after the impulses of all contacts."""
+
+    def push(place: Array, legs: list[Triple]) -> list[Triple]:
+        contact, each, mine = entry((contacts, impulses, leg), place)
+        change = pushed(contact, each)
+        return [_where(mine == k, _parts(jnp.add, old, change), old) for k, old in enumerate(legs)]
+
+    return lax.fori_loop(0, used, push, legs)
+
+
+def _by_leg(leg: Array, manifolds: Manifold, last: Impulses, used: Array) -> tuple[Memory, Array]:
+    """What the next step has to know of contacts: names and impulses in the slots of legs, and bits."""
+    numbers = jnp.arange(4)[:, None]
+    none = constant_in(jnp.broadcast_to(leg[0], (4, leg.shape[1])), 0)
+    nothing = constant_in(jnp.broadcast_to(manifolds.plane[0], (SLOTS, 4, leg.shape[1])), 0.0)
+
+    def sort(place: Array, carry):
+        names, impulses, bits, slot = carry
+        manifold, each, mine = entry((manifolds, last, leg), place)
+        listed = mine == numbers
+        here = (jnp.arange(SLOTS)[:, None, None] == slot) & listed
+        names = [jnp.where(here, new, old) for new, old in zip(manifold.names, names)]
+        impulses = [jnp.where(here, new, old) for new, old in zip(each, impulses)]
+        bit = jnp.where(manifold.total > 0, jnp.left_shift(1, manifold.number), 0)
+        return names, impulses, jnp.where(listed, bits | bit, bits), slot + listed
+
+    carry = [nothing.astype(jnp.int32)] * 2, [nothing] * 4, none, none
+    names, impulses, bits, _ = lax.fori_loop(0, used, sort, carry)
+    return Memory(jnp.stack(names, 1), jnp.stack(impulses, 1)), bits
 
 
 def _velocity_sweeps(
-    legs: tuple[int, ...], carry, joints: list[Joint], contacts: Contact, one: Array
-) -> tuple[list[Array], list[Pair], Impulses]:
+    carry: tuple[list[Triple], list[Pair], Impulses],
+    joints: list[Joint],
+    leg: Array,
+    contacts: Contact,
+    one: Array,
+    used: Array,
+) -> tuple[list[Triple], list[Pair], Impulses]:
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
-    bodies, turning, touched = carry
-    slots, ones = slot_by_slot(contacts), jnp.stack((one,) * 3)
 
-    def sweep(_, carry):
-        bodies, turning, touched = carry
+    def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
+        contact, old, mine = of_this
+        velocity = [kept(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
+        new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
+        velocity = _parts(lambda each: kept(each, one), velocity)
+        return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
+
+    def sweep(touch_all, _, carry):
+        bodies, turning, impulses = carry
         bodies, turning = list(bodies), list(turning)
         for j in SWEEP_ORDER:
             a, b = JOINT_BODIES[j]
             turning[j], change = _solve_joint(joints[j], turning[j], bodies[a], bodies[b])
-            bodies[a] = _added(bodies[a], joints[j].effect_a, change)
-            bodies[b] = _added(bodies[b], joints[j].effect_b, change)
+            bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
+        legs, impulses = touch_all(bodies[1:], impulses)
+        return [bodies[0], *legs], turning, impulses
 
-        if len(touched) == 1:
+    def short(length: int):
+        rows = [entry((contacts, leg), place) for place in range(length)]
+
+        def touch_all(legs, impulses):
             new = []
-            for k, leg in enumerate(legs):
-                contact, old = jax.tree.map(lambda x, k=k: x[..., k, :], (slots[0], touched[0]))
-                impulses, bodies[leg + 1] = solve_contact(contact, old, bodies[leg + 1], one[k])
-                new.append(impulses)
-            return bodies, turning, [jax.tree.map(lambda *each: jnp.stack(each), *new)]
-        velocity = jnp.stack([kept(bodies[leg + 1], ones[:, 0]) for leg in legs], 1)
-        velocity, touched = solve_slots(slots, touched, velocity, one, ones)
-        for k, leg in enumerate(legs):
-            bodies[leg + 1] = velocity[:, k]
-        return bodies, turning, touched
+            for (contact, mine), old in zip(rows, impulses):
+                legs, each = touch_ground(legs, (contact, old, mine))
+                new.append(each)
+            return legs, new
 
-    touched = [jax.tree.map(lambda x, slot=slot: x[slot], touched) for slot in range(len(slots))]
-    bodies, turning, touched = lax.fori_loop(0, VELOCITY_SWEEPS, sweep, (bodies, turning, touched))
-    return bodies, turning, jax.tree.map(lambda *each: jnp.stack(each), *touched)
+        bodies, turning, impulses = carry
+        first = [entry(impulses, place) for place in range(length)]
+        bodies, turning, last = lax.fori_loop(
+            0, VELOCITY_SWEEPS, partial(sweep, touch_all), (bodies, turning, first)
+        )
+        for place, each in enumerate(last):
+            impulses = put(impulses, each, place)
+        return bodies, turning, impulses
 
+    def long():
+        def touch_one(place, carry):
+            legs, impulses = carry
+            legs, new = touch_ground(legs, entry((contacts, impulses, leg), place))
+            return legs, put(impulses, new, place)
 
-def slot_by_slot(contacts: Contact) -> list[Contact]:
-    """Contacts slot by slot: fields have slots in front, or after the three parts of a velocity."""
-    number = contacts.bias[0].shape[0]
-    effect = [tuple(each[:, slot] for each in contacts.effect) for slot in range(number)]
-    rest = contacts._replace(effect=None)
-    return [
-        jax.tree.map(lambda x, slot=slot: x[slot], rest)._replace(effect=effect[slot])
-        for slot in range(number)
-    ]
+        def touch_all(legs, impulses):
+            return lax.fori_loop(0, used, touch_one, (legs, impulses))
 
+        return lax.fori_loop(0, VELOCITY_SWEEPS, partial(sweep, touch_all), carry)
 
-def solve_slots(
-    slots: list[Contact], old: list[Impulses], velocity: Array, one: Array, ones: Array
-) -> tuple[Array, list[Impulses]]:
-    """The contacts of each leg one after the other. `ones` are of the shape of the velocity."""
-    new = []
-    for contact, impulses in zip(slots, old):
-        impulses, velocity = solve_contact(contact, impulses, velocity, one)
-        velocity = kept(velocity, ones)
-        new.append(impulses)
-    return velocity, new
-
-
-def _entry(array: Array, slot: Array | int) -> Array:
-    """Slots are the third axis from the end."""
-    return lax.dynamic_index_in_dim(array, slot, array.ndim - 3, keepdims=False)
+    return by_length(used, short, long)
 
 
 def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
@@ -539,7 +585,8 @@ class _Work(NamedTuple):
     sides: list[Array]
     centres: list[Pair]
     """Where the legs were when contacts were found."""
-    pushes: Manifold
+    pushes: Push
+    number: Array
 
 
 class _Placing(NamedTuple):
@@ -558,7 +605,7 @@ def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
     bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
     centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in range(4)]
-    work = _Work([side_of(start[2], j) for j in range(4)], centres, solution.pushes)
+    work = _Work([side_of(start[2], j) for j in range(4)], centres, solution.pushes, solution.number)
     placing = _Placing(bodies, constant_in(bodies[0].x, 0.0).astype(jnp.int32))
     all_lanes = constant_in(bodies[0].x, 1.0) > 0
     placing = until_done(_place, all_lanes, work, placing, max(16, lanes // 4))
@@ -568,8 +615,7 @@ def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float
 def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing, Array]:
     """Some sweeps for lanes that need them, and who needs more."""
     one = jnp.where(jnp.abs(work.centres[0][0]) < 1e30, 1.0, 0.5)
-    touching = (work.pushes.total > 0).any(-1)
-    used = [touching[:, legs[0] :: 2].any(1).sum(dtype=jnp.int32) for legs in (LOWER, UPPER)]
+    used = jnp.where(unfinished, work.number, 0).max()
 
     def advance(carry):
         placing, unfinished, number = carry
@@ -582,29 +628,24 @@ def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing,
     return lax.while_loop(lambda carry: (carry[2] < _SWEEPS_AT_ONCE) & carry[1].any(), advance, carry)[:2]
 
 
-def _position_sweep(
-    bodies: list[Placed], work: _Work, one: Array, used: list[Array]
-) -> tuple[list[Placed], Array]:
-    bodies = list(bodies)
-    fits = one > 0
-    for legs, slots in zip((LOWER, UPPER), used):
-        mass, inertia = INVERSE_MASSES[legs[0] + 1], INVERSE_INERTIAS[legs[0] + 1]
-        pushes = jax.tree.map(lambda x, first=legs[0]: x[..., first::2, :], work.pushes)
-        ones = jnp.stack((one, one))
+def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) -> tuple[list[Placed], Array]:
+    def push(place: Array, carry):
+        legs, deepest = carry
+        manifold, leg = entry(work.pushes, place)
+        _, mass, inertia = _of_kind(leg)
+        placed = Placed(*(kept(of_leg(leg, values), one) for values in zip(*legs)))
+        placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia, one=one)
+        legs = [
+            Placed(*(jnp.where(leg == k, new, old) for new, old in zip(placed, body)))
+            for k, body in enumerate(legs)
+        ]
+        return legs, jnp.minimum(deepest, deep)
 
-        def push(slot, carry, pushes=pushes, ones=ones, mass=mass, inertia=inertia):
-            manifold = jax.tree.map(lambda array: _entry(array, slot), pushes)
-            placed, deep = correct_contact(manifold, carry[0], 0.2, mass=mass, inertia=inertia, one=ones)
-            return placed, jnp.minimum(carry[1], deep)
-
-        both = Placed(*(jnp.stack(each) for each in zip(*(bodies[leg + 1] for leg in legs))))
-        x, y = (jnp.stack([work.centres[leg][axis] for leg in legs]) for axis in range(2))
-        relative = both._replace(x=both.x - x, y=both.y - y)
-        both, deepest = lax.fori_loop(0, slots, push, (relative, 0 * ones))
-        both = both._replace(x=both.x + x, y=both.y + y)
-        for k, leg in enumerate(legs):
-            bodies[leg + 1] = Placed(*(each[k] for each in both))
-            fits = fits & (deepest[k] >= -3 * SLOP)
+    legs = [body._replace(x=body.x - x, y=body.y - y) for body, (x, y) in zip(bodies[1:], work.centres)]
+    legs, deepest = lax.fori_loop(0, used, push, (legs, 0 * one))
+    legs = [body._replace(x=body.x + x, y=body.y + y) for body, (x, y) in zip(legs, work.centres)]
+    bodies = [bodies[0], *legs]
+    fits = deepest >= -3 * SLOP
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
         bodies[a], bodies[b], fits_j = _correct_joint(j, work.sides[j], bodies[a], bodies[b], one)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
@@ -26,6 +26,7 @@ from cenie.envs.walker.contact import (
     touch,
     touched_bits,
 )
+from cenie.envs.walker.contact_list import entry
 from cenie.envs.walker.lanes import constant_in, held
 from cenie.envs.walker.solver import (
     SLOP,
@@ -35,8 +36,7 @@ from cenie.envs.walker.solver import (
     contact_of,
     correct_contact,
     kept,
-    slot_by_slot,
-    solve_slots,
+    solve_contact,
     turned_by,
 )
 
@@ -305,7 +305,7 @@ def stop_at_ground(
         contacts = contact_of(
             found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
         )
-        velocity = _solve_alone(sweep.velocity, contacts, one)
+        velocity = _solve_alone(sweep.velocity, contacts, one, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
         start = x + shift.x, y + shift.y, shift.angle
@@ -336,7 +336,7 @@ def _push_out(
 
         def push(slot, carry):
             new, deep = correct_contact(
-                _entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia, one=one
+                entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia, one=one
             )
             return new, jnp.minimum(carry[1], deep)
 
@@ -347,20 +347,24 @@ def _push_out(
     return _repeat(sweep, (one, leg), _POSITION_SWEEPS)[1]
 
 
-def _solve_alone(velocity: Array, contacts: Contact, one: Array) -> Array:
+def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) -> Array:
     """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
-    def sweep(carry):
-        _, before, impulses = carry
-        velocity, impulses = solve_slots(slots, impulses, before, one, ones)
-        changes = jnp.abs(velocity - before).max(0) > _SETTLED
-        return jnp.where(changes, 1.0, 0.0), velocity, impulses
+    def solved(length: int) -> tuple[Array, Array, Array]:
+        slots = [entry(contacts, slot) for slot in range(length)]
 
-    slots, ones = slot_by_slot(contacts), jnp.stack((one,) * 3)
-    none = [Impulses(*(jnp.zeros_like(one),) * 4)] * SLOTS
-    return _repeat(sweep, (one, velocity, none), _VELOCITY_SWEEPS)[1]
+        def sweep(carry):
+            _, before, impulses = carry
+            velocity, new = before, []
+            for contact, old in zip(slots, impulses):
+                each, velocity = solve_contact(contact, old, velocity, one)
+                velocity = kept(velocity[0], one), kept(velocity[1], one), kept(velocity[2], one)
+                new.append(each)
+            changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
+            return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, new
 
+        none = [Impulses(*(jnp.zeros_like(one),) * 4)] * length
+        carry = one, (velocity[0], velocity[1], velocity[2]), none
+        return _repeat(sweep, carry, _VELOCITY_SWEEPS)[1]
 
-def _entry(tree: PyTree, slot: Array) -> PyTree:
-    """Slots are the last axis but one."""
-    return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, slot, x.ndim - 2, keepdims=False), tree)
+    return jnp.stack(lax.cond(used > 2, lambda: solved(SLOTS), lambda: solved(2)))
