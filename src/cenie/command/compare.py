@@ -34,7 +34,7 @@ then the last checkpoints of each run play held-out levels, and a report is writ
 given again, it goes on where it was stopped or killed, to the same bits; what is finished is not repeated
 
 METHOD may have settings of its own: "accel --teacher.generator uniform60"; --any.field is for all of them
---seeds       how many (0, 1, ...; by default 3), or which: 10,11,12
+--seeds       how many (0, 1, ...; by default 3), or which: 10,11,12 (a single one: 10,)
 --suites      suites to play at the end (by default that of the preset), --episodes of each entry (10),
               with the last --checkpoints students (5)
 --cluster     through submitit: jobs of Slurm, or local processes; jobs that are preempted or reach --minutes
