@@ -91,9 +91,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.network.head_size": 64,
         "student.num_levels": 16,
         "student.num_steps": 125,
-        # Larger and more steps than in the long run, which has more than ten times the updates.
+        # Larger and more steps than in the long run, which has seven times the updates.
         "student.ppo.learning_rate": 1e-3,
-        # At a rate that stays, students of two seeds in three stood still after 200 updates (docs/results.md).
+        # At a rate that stays, two students of three stood still after 200 updates (docs/results.md).
         "student.ppo.final_learning_rate_fraction": 0.05,
         "student.ppo.gae_lambda": 0.95,
         "student.ppo.epochs": 8,
