@@ -6,6 +6,7 @@ leave out its fusion emitters, which take three quarters of the time that is lef
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Tests leave nothing in the home of whoever runs them.
 os.environ["CENIE_CACHE_DIR"] = "off"
+# What a shell starts in the background ignores Ctrl-C, and so would all that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tracing makes much that is small and no garbage.
 gc.set_threshold(50_000, 20, 20)
 
