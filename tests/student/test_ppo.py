@@ -235,15 +235,20 @@ def test_single_steps_see_the_images_before_them(network: Pixels) -> None:
     assert not np.allclose(alone.value, decision.value, rtol=1e-3)
 
 
+def assert_learned_alike(before: StudentState, *updates: tuple[StudentState, dict[str, Array]]) -> None:
+    (first, metrics), (second, its_metrics) = updates
+    for one, two, old in zip(*(jax.tree.leaves(s.network) for s in (first, second, before))):
+        np.testing.assert_allclose(one - old, two - old, rtol=1e-3, atol=1e-5)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(its_metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_a_film_in_blocks_teaches_what_the_images_do(monkeypatch: pytest.MonkeyPatch) -> None:
     setting, state, rollout = pixels_case(BLOCKS, minibatches=2, learning_rate=0.01)
     fast, metrics = learn(setting, state, rollout, jax.random.key(0))
     monkeypatch.setattr(Convolution, "likes_blocks", False)
     plain, its_metrics = learn(setting, state, rollout, jax.random.key(0))
-    for one, two, before in zip(*(jax.tree.leaves(s.network) for s in (fast, plain, state))):
-        np.testing.assert_allclose(one - before, two - before, rtol=1e-3, atol=1e-5)
-    for name, value in metrics.items():
-        np.testing.assert_allclose(its_metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert_learned_alike(state, (fast, metrics), (plain, its_metrics))
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 12, 100])
@@ -255,10 +260,7 @@ def test_a_gradient_may_be_added_up_over_few_rows_at_a_time(
     whole, metrics = learn(setting, state, rollout, jax.random.key(0))
     monkeypatch.setattr(FrameStack, "rows_at_once", rows)
     parts, its_metrics = learn(setting, state, rollout, jax.random.key(0))
-    for one, two, before in zip(*(jax.tree.leaves(s.network) for s in (whole, parts, state))):
-        np.testing.assert_allclose(one - before, two - before, rtol=1e-3, atol=1e-5)
-    for name, value in metrics.items():
-        np.testing.assert_allclose(its_metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert_learned_alike(state, (whole, metrics), (parts, its_metrics))
 
 
 def test_minibatches_are_drawn_anew_from_the_key() -> None:
