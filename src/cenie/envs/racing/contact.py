@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt8
 
+from cenie.envs.held import held_in_batches
 from cenie.envs.racing.car import (
     HULL,
     WHEEL_HALF_WIDTH,
@@ -21,7 +22,6 @@ from cenie.envs.racing.car import (
     wheel_positions,
 )
 from cenie.envs.racing.car import wheel_angles as angles_of
-from cenie.envs.racing.held import held
 from cenie.envs.racing.track import Track
 
 MARGIN = 0.02
@@ -80,7 +80,7 @@ def touched_by_wheels(
 
 def touched_by_car(tiles: Tiles, car: Car) -> Bool[Array, "4 t"]:
     """Which tiles each wheel of a car touches."""
-    return _of_wheels(held(_wheels_over(tiles, wheel_positions(car), angles_of(car)), car.on_road))
+    return _of_wheels(held_in_batches(_wheels_over(tiles, wheel_positions(car), angles_of(car)), car.on_road))
 
 
 def _wheels_over(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt16
 
+from cenie.envs.held import held_in_batches
 from cenie.envs.racing.car import (
     HULL,
     WHEEL_HALF_WIDTH,
@@ -25,7 +26,6 @@ from cenie.envs.racing.car import (
     wheel_positions,
 )
 from cenie.envs.racing.config import TEXTURE_REACH, RacingConfig
-from cenie.envs.racing.held import held
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
 
@@ -111,7 +111,7 @@ def frame(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> UInt8[Array, "size size 3"]:
     """The view of a car; tiles that it has touched are all of one grey."""
-    colours = held(frame_colours(config, view, car, touched), car.on_road)
+    colours = held_in_batches(frame_colours(config, view, car, touched), car.on_road)
     return jax.lax.bitcast_convert_type(colours, jnp.uint8)[..., :3]
 
 
@@ -129,7 +129,9 @@ def frame_colours(
     else:
         numbers = _drawn(view, (shown, size), place, cos, sin)
     above = jnp.where(
-        numbers > 0, _road_colours(numbers, held(touched, car.on_road)), _field(x, y, view.playfield)
+        numbers > 0,
+        _road_colours(numbers, held_in_batches(touched, car.on_road)),
+        _field(x, y, view.playfield),
     )
     # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.
     picture = jnp.zeros((size, size), jnp.int32)

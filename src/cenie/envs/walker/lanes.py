@@ -77,16 +77,6 @@ def folded(operation: Callable[[jax.Array, jax.Array], jax.Array], array: jax.Ar
     return reduce(operation, (jax.lax.index_in_dim(array, k, axis, False) for k in range(array.shape[axis])))
 
 
-def held(tree: Tree, counts: jax.Array) -> Tree:
-    """The same arrays, computed here once, whatever is made of them. `counts` are any that are not negative.
-
-    XLA computes on a CPU what several kernels read again in each of them, and a barrier for its optimisations
-    does not keep it from doing so. A branch does, if the compiler does not know which way it always goes.
-    """
-    always = counts.reshape(-1)[0] >= 0
-    return jax.lax.cond(always, lambda tree: tree, lambda tree: jax.tree.map(jnp.zeros_like, tree), tree)
-
-
 def on_few(
     function: Callable[[Tree], Tree], few: jax.Array, arguments: Tree, otherwise: Tree, size: int
 ) -> Tree:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from cenie.envs.held import held
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
     SKIN,
@@ -27,7 +28,7 @@ from cenie.envs.walker.contact import (
     touched_bits,
 )
 from cenie.envs.walker.contact_list import entry
-from cenie.envs.walker.lanes import constant_in, held
+from cenie.envs.walker.lanes import constant_in
 from cenie.envs.walker.solver import (
     SLOP,
     Contact,
