@@ -27,6 +27,7 @@ def held_in_batches(array: Array, flags: Bool[Array, "..."]) -> Array:
 
     @hold.def_vmap
     def hold_all(size: int, is_batched: list[bool], array: Array, flags: Array) -> tuple[Array, bool]:
-        return held(array, flags.astype(jnp.int32)), is_batched[0]
+        # One flag, and then a number: all of them as numbers first would cost a step of racing a quarter.
+        return held(array, flags.reshape(-1)[0].astype(jnp.int32)), is_batched[0]
 
     return hold(array, flags)
