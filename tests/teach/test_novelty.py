@@ -117,14 +117,15 @@ def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
     assert checked > 2
 
 
-def test_only_replays_and_the_filling_of_the_buffer_enter_the_window(cenie):
+def test_only_replays_and_what_first_fills_it_enter_the_window(cenie):
     setup, states, rows = cenie
     capacity = setup.curriculum.replay.config.capacity
     seen = set()
     for before, after, row in zip(states, states[1:], rows):
         filling = int(before.teacher.replay.buffer.size) < 0.5 * capacity
         kind = int(row["teacher/kind"])
-        enters = kind == REPLAY or filling
+        full = bool(np.asarray(before.teacher.novelty.coverage.valid).any(axis=1).all())
+        enters = kind == REPLAY or (filling and not full)
         assert (
             digest(before.teacher.novelty.coverage.points) != digest(after.teacher.novelty.coverage.points)
             or not enters
@@ -231,8 +232,34 @@ def test_refits_are_made_only_when_due():
         refitted.append(digest(after.coverage.model) != digest(state.coverage.model))
         state = after
     assert int(state.pushes) == 8
-    # The batch that does not enter does not count.
-    assert refitted == [True, False, False, False, True, False, False, True, False]
+    # The batch that does not enter does not count; the third is the one that fills the window.
+    assert refitted == [True, False, True, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_full_window_waits_for_the_student_to_learn(learned):
+    """Each batch of a buffer that was filling cost a fit, to the experience of a student who stays the same."""
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3))
+    state = novelty.init((8, 2))
+
+    @jax.jit
+    def learn(state, points, key):
+        experience = Experience(
+            jnp.zeros(2),
+            Points(points, jnp.ones((2, 8), bool)),
+            is_new=jnp.asarray(True),
+            learned=jnp.asarray(learned),
+        )
+        return novelty.learn(
+            state, experience, slots=jnp.zeros(2, jnp.int32), enters=jnp.asarray(True), key=key
+        )
+
+    models = set()
+    for number in range(5):
+        key = jax.random.key(number)
+        state = learn(state, jax.random.normal(key, (2, 8, 2)), key)
+        models.add(digest(state.coverage.model))
+    assert int(state.pushes) == len(models) == (5 if learned else 2)
 
 
 @pytest.mark.slow

@@ -250,7 +250,8 @@ class Teacher:
                 experience = None
                 if points is not None:
                     levels = assignment.batches[0].levels
-                    experience = Experience(levels, points, assignment.kind == NEW)
+                    is_new, learned = assignment.kind == NEW, assignment.students_learn
+                    experience = Experience(levels, points, is_new, learned=learned)
                 known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
                 state, metrics, _ = _absorb(

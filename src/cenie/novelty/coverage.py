@@ -81,6 +81,11 @@ def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> Coverag
     )
 
 
+def is_full(state: CoverageState) -> jax.Array:
+    """Whether as many levels were pushed as the window holds, so that the next one drops the oldest."""
+    return state.valid[0].any()
+
+
 def fit(
     config: CoverageConfig,
     state: CoverageState,

@@ -98,17 +98,24 @@ class CenieNovelty:
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> CenieState:
-        """Let a batch into the window if it `enters`, and fit again if that is due."""
-        due = enters & ((state.pushes % self.refit_every) == 0)
+        """Let a batch into the window if it `enters`, and fit again if that is due.
+
+        What a student plays without learning, while the buffer is filling, only fills the window for the first
+        time: after that it would be a fit for every batch to what is known already.
+        """
+        pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
+        was_full, is_full = (coverage.is_full(window) for window in (state.coverage, pushed))
+        if experience.learned is not None:
+            enters = enters & (experience.learned | ~was_full)
+        due = enters & ((is_full & ~was_full) | ((state.pushes % self.refit_every) == 0))
         reference = state.reference
         if isinstance(self.stored, Relative):
             reference = self._reference(state, experience, self._measured(state, experience))
 
         # Where devices exchange points or results, no condition may stand around it.
-        pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
-        window = jax.tree.map(partial(jnp.where, enters), pushed, state.coverage)
-        window = coverage.fit(self.coverage, window, key, due=due, mesh=mesh)
-        return CenieState(window, state.pushes + enters, due, reference)
+        known = jax.tree.map(partial(jnp.where, enters), pushed, state.coverage)
+        known = coverage.fit(self.coverage, known, key, due=due, mesh=mesh)
+        return CenieState(known, state.pushes + enters, due, reference)
 
     def rescore(
         self, state: CenieState, buffer: BufferState, *, mesh: Mesh | None = None

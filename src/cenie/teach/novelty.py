@@ -21,7 +21,7 @@ class Experience(eqx.Module):
 
     `is_new`: the batch was made by the source, as opposed to replayed or edited levels. `student` is the
     network of the one who played them, where there is one. The teacher adds in which `slots` levels are
-    stored already (-1: in none), and what an `ExaminingNovelty` found.
+    stored already (-1: in none), what an `ExaminingNovelty` found, and whether the student `learned` from it.
     """
 
     levels: Level
@@ -30,6 +30,7 @@ class Experience(eqx.Module):
     student: Network | None = None
     slots: Int[Array, " n"] | None = None
     findings: Any = None
+    learned: Bool[Array, ""] | None = None
 
 
 @runtime_checkable

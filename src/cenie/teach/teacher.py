@@ -431,7 +431,8 @@ def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
 def _experience(played: Played, assignment: Assignment, student: Network | None) -> Experience | None:
     if played.points is None:
         return None
-    return Experience(played.levels, played.points, assignment.kind == NEW, student)
+    is_new, learned = assignment.kind == NEW, assignment.students_learn
+    return Experience(played.levels, played.points, is_new, student, learned=learned)
 
 
 def _looked_up(experience: Experience | None, known: Known) -> Experience:
