@@ -238,7 +238,7 @@ def test_refits_are_made_only_when_due():
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_full_window_waits_for_the_student_to_learn(learned):
-    """Each batch of a buffer that was filling cost a fit, to the experience of a student who stays the same."""
+    """While a buffer was filling, every batch cost a fit to the experience of one and the same student."""
     novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3))
     state = novelty.init((8, 2))
 

@@ -41,7 +41,8 @@ class Coverage:
     """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
 
     clouds: tuple[Cloud, ...]
-    updates: tuple[int, ...]
+    updates: tuple[tuple[int, ...], ...]
+    """After how many updates the stages of each group were: methods differ in how often they learn."""
     side: int
     covered: np.ndarray
     spread: tuple[np.ndarray, ...]
@@ -103,7 +104,8 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
         np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
         for cloud in clouds
     )
-    return Coverage(clouds, _updates(found[0][0]), side, covered, spread)
+    updates = tuple(_updates(cloud.group) for cloud in clouds)
+    return Coverage(clouds, updates, side, covered, spread)
 
 
 def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

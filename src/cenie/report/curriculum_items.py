@@ -117,7 +117,7 @@ def _coverage(
 
 def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tables.Row], str]:
     rows, lines = [], ["| | covered | nearest neighbour | *paper: covered* |", "|---|---|---|---|"]
-    for cloud, covered, spread in zip(found.clouds, found.covered, found.spread):
+    for cloud, updates, covered, spread in zip(found.clouds, found.updates, found.covered, found.spread):
         paper = printed.get(cloud.group.method, "")
         mean, error = float(np.nanmean(spread)), float(stats.standard_error(spread))
         told = f"{mean:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
@@ -126,7 +126,7 @@ def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tab
             {
                 "group": cloud.group.label,
                 "stage": stage,
-                "updates": found.updates[stage] if stage < len(found.updates) else None,
+                "updates": updates[stage] if stage < len(updates) else None,
                 "covered": value,
                 "points": len(cloud.points),
                 "cells": found.side**2,

@@ -264,8 +264,10 @@ def coverage_evolution(found: Coverage) -> Figure:
             )
             axis.set(xticks=[], yticks=[])
             axis.text(0.03, 0.97, f"{found.covered[row, stage]:.1%}", transform=axis.transAxes, va="top")
-            if row == 0 and stage < len(found.updates):
-                axis.set_title(f"{_thousands(found.updates[stage])} updates")
+            # Once above all rows, or above each that differs from the one before.
+            updates = found.updates[row]
+            if stage < len(updates) and (row == 0 or updates != found.updates[row - 1]):
+                axis.set_title(f"{_thousands(updates[stage])} updates")
         axes[row, 0].set_ylabel(_name(cloud.group, 20))
     return figure
 

@@ -100,8 +100,8 @@ class CenieNovelty:
     ) -> CenieState:
         """Let a batch into the window if it `enters`, and fit again if that is due.
 
-        What a student plays without learning, while the buffer is filling, only fills the window for the first
-        time: after that it would be a fit for every batch to what is known already.
+        What a student plays without learning, while the buffer is filling, only fills the window for the
+        first time: after that it would be a fit for every batch to what is known already.
         """
         pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
         was_full, is_full = (coverage.is_full(window) for window in (state.coverage, pushed))
