@@ -1,5 +1,6 @@
 """Sweeps: what is refused, what is left to do, what a failure and a stop leave, and that jobs come again."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -85,6 +86,43 @@ def test_a_run_of_other_settings_is_not_mixed_in(tmp_path, prepared, capsys):
     assert "holds a run of other settings" in message
     assert "updates: 40 in the saved run, 60 now" in message
     assert sorted(path.name for path in out.iterdir()) == ["dr-seed0"]
+
+
+CONSTANT = ["--student.ppo.final_learning_rate_fraction", "1.0"]
+
+
+def test_runs_of_a_constant_rate_are_made_longer(tmp_path, prepared, capsys):
+    """A larger budget was refused, or, in environment steps, passed over in silence."""
+    for path in prepared.glob("*-seed?"):
+        shutil.rmtree(path)
+    names = [f"{method}-seed{seed}" for method in ("dr", "plr-robust") for seed in (0, 1)]
+    overrides = {"run.devices": 1, "student.ppo.final_learning_rate_fraction": 1.0}
+    for name in names:
+        method, seed = name.split("-seed")
+        write_run(prepared / name, method, seed=int(seed), overrides=overrides, points=0)
+    command = [*COMMAND, *CONSTANT, "--out", str(tmp_path / "out")]
+    assert run(command) == OK
+    for name in names:
+        file = prepared / name / "summary.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"updates": 60}))
+    assert run([word if word != "40" else "60" for word in command]) == OK
+    log = (tmp_path / "out/dr-seed0.log").read_text()
+    assert log == "did train\ndid evaluate\ndid train\n"
+    # One that had more than is asked for is another run.
+    assert run([word if word != "40" else "20" for word in command]) == REFUSED
+    assert "updates: 40 in the saved run, 20 now" in capsys.readouterr().err
+
+
+def test_what_is_left_to_a_larger_budget(tmp_path):
+    path = tmp_path / "dr-seed0"
+    write_run(path, "dr")
+    evaluate_later(path, "cenie8", 0.5)
+    steps = json.loads((path / "summary.json").read_text())["env_steps"]
+    enough = dataclasses.replace(task_of(path), updates=1000, env_steps=steps)
+    assert next_command(enough) is None
+    more = dataclasses.replace(enough, env_steps=steps + 1, longer=("--run.env_steps=7",))
+    assert next_command(more) == ["train", "--resume", str(path), "--run.env_steps=7"]
+    assert updates_of(more) == 40
 
 
 def task_of(path: Path, place: Path | None = None) -> Task:

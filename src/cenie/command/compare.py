@@ -17,7 +17,8 @@ from cenie.command.options import directory_option, let_import, parse, plain, ty
 from cenie.command.report import ReportRequest, check_installed, make_report, read_request
 from cenie.command.sweep import Outcome, Task, run_tasks, updates_of
 from cenie.envs.domains import is_reference
-from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, evaluation_request, load_config
+from cenie.run.config import DECAY_SETTINGS, Config, evaluation_request, load_config
+from cenie.run.continuation import decays
 from cenie.run.devices import core_count
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings
 from cenie.run.presets import preset
@@ -31,7 +32,8 @@ cenie compare DOMAIN METHOD ... [--seeds N|A,B,...] [--out DIR] [--preset NAME] 
 
 trains every METHOD with every seed, one run on one core, --jobs at a time (by default one for each core);
 then the last checkpoints of each run play held-out levels, and a report is written to DIR/report
-given again, it goes on where it was stopped or killed, to the same bits; what is finished is not repeated
+given again, it goes on where it was stopped or killed, to the same bits; what is finished is not repeated;
+with more --updates or --run.env_steps, runs whose learning rate does not fall are made longer
 
 METHOD may have settings of its own: "accel --teacher.generator uniform60"; --any.field is for all of them
 --seeds       how many (0, 1, ...; by default 3), or which: 10,11,12 (a single one: 10,)
@@ -132,6 +134,7 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
         out / f"{re.sub(r'[^A-Za-z0-9.+_-]+', '-', recipe.replace('--', '')).strip('-')}-seed{config.seed}"
     )
     _check_directory(directory, config)
+    budget = {"updates": config.updates, "run.env_steps": config.run.env_steps}
     words = ["train", domain, method, *([] if name is None else ["--preset", name]), "--out", str(directory)]
     return Task(
         directory=directory,
@@ -139,18 +142,29 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
         suites=tuple(suites),
         evaluate=tuple(word for key, value in evaluation.items() for word in (f"--{key}", str(value))),
         updates=config.updates,
+        env_steps=config.run.env_steps,
+        longer=tuple(f"--{path}={value}" for path, value in budget.items() if value is not None),
         again=("--domain", domain) if is_reference(domain) else (),
     )
 
 
 def _check_directory(directory: Path, config: Config) -> None:
-    """A run that is there already must be the one that is asked for."""
+    """A run that is there already must be the one that is asked for, or a beginning of it."""
     file = RunDirectory(directory).config
     if not file.exists():
         return
-    saved = settings.to_data(load_config(file, config.entry))
-    may_change = [path for path in MAY_CHANGE_ON_RESUME if path != "updates"]
-    differing = differing_settings(saved, settings.to_data(config), may_change)
+    before = load_config(file, config.entry)
+    saved, asked = settings.to_data(before), settings.to_data(config)
+    steps_before, steps = before.run.env_steps, config.run.env_steps
+    is_longer = config.updates >= before.updates and (
+        steps == steps_before or (steps is not None and steps_before is not None and steps > steps_before)
+    )
+    # While the rate does not fall, when it would fall says nothing.
+    may_change = {"run", "updates"} | (set() if decays(config) else set(DECAY_SETTINGS))
+    differing = differing_settings(saved, asked, tuple(may_change))
+    if not is_longer:
+        counts = {"updates": (before.updates, config.updates), "run.env_steps": (steps_before, steps)}
+        differing += [f"{path}: {old} in the saved run, {new} now" for path, (old, new) in counts.items()]
     if differing:
         lines = "\n  ".join(differing)
         raise RunDirectoryError(

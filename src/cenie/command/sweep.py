@@ -29,6 +29,7 @@ _POLL_SECONDS = 1.0
 class Task:
     """One run: how it is begun, and which suites its last checkpoints play when it is finished.
 
+    It ends with its `updates` or `env_steps`; with the options `longer` a finished run goes on to there.
     `again` are the options that commands on a run directory need (`--domain`, for a domain of one's own).
     """
 
@@ -37,6 +38,8 @@ class Task:
     suites: tuple[str, ...]
     evaluate: tuple[str, ...]
     updates: int
+    env_steps: int | None = None
+    longer: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
 
     @property
@@ -55,14 +58,25 @@ class Stopped(Exception):
 def next_command(task: Task) -> list[str] | None:
     """What has to be done next, as arguments of `cenie`; None if all is done."""
     files = RunDirectory(task.directory)
-    if not files.summary.exists():
-        begun = files.config.exists()
-        return ["train", "--resume", str(task.directory), *task.again] if begun else list(task.begin)
+    if not files.config.exists():
+        return list(task.begin)
+    if not _is_trained(task):
+        return ["train", "--resume", str(task.directory), *task.longer, *task.again]
     cycles = read_json(files.summary).get("cycles")
     for suite in task.suites:
         if not any(task.directory.glob(f"evaluation-{suite}-seed*-cycle{cycles}.csv")):
             return ["evaluate", str(task.directory), "--suite", suite, *task.evaluate, *task.again]
     return None
+
+
+def _is_trained(task: Task) -> bool:
+    """Whether the run is finished, and had all that is asked for now: it may be one of a smaller budget."""
+    file = RunDirectory(task.directory).summary
+    if not file.exists():
+        return False
+    summary = read_json(file)
+    updates, env_steps = summary.get("updates", 0), summary.get("env_steps", 0)
+    return updates >= task.updates or (task.env_steps is not None and env_steps >= task.env_steps)
 
 
 def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda process: None) -> None:
@@ -83,7 +97,7 @@ def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda pro
             )
             started(process)
             code = process.wait()
-        if code == 0 and command[0] == "train" and not RunDirectory(task.directory).summary.exists():
+        if code == 0 and command[0] == "train" and not _is_trained(task):
             raise Stopped(f"{task.directory} was stopped")
         if code or next_command(task) == command:
             words = " ".join(command[:3])
@@ -104,7 +118,7 @@ def _end_of(log: Path) -> str:
 
 def updates_of(task: Task) -> int:
     """How many updates a run has had, by the last row of its metrics."""
-    if RunDirectory(task.directory).summary.exists():
+    if _is_trained(task):
         return task.updates
     try:
         with open(open_regular(RunDirectory(task.directory).metrics, os.O_RDONLY), "rb") as file:
