@@ -57,9 +57,7 @@ def watch_command(arguments: list[str]) -> int:
         if not RunDirectory(path).config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
     check_installed(not request.no_pictures)
-    # Training comes first: whoever only looks takes what it leaves, and no accelerator.
-    with contextlib.suppress(OSError):
-        os.nice(10)
+    # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)
     watched = Watched(paths)
@@ -67,6 +65,8 @@ def watch_command(arguments: list[str]) -> int:
         server = open_server(lambda: watched.published, request.port)
     except OSError as error:
         raise SettingsError([Problem("port", f"{request.port} cannot be used: {explain(error)}")]) from error
+    with contextlib.suppress(OSError):
+        os.nice(10)
     with GracefulStop() as stop, server:
         threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
         say(f"watch at {address_of(server)} (this machine only; Ctrl-C ends it)")

@@ -140,10 +140,11 @@ def test_bad_requests_are_refused_at_once(tmp_path, capsys, arguments, code, mes
 
 
 def test_a_taken_port_is_named(tmp_path, capsys):
-    path = make_run(tmp_path / "run")
+    path, before = make_run(tmp_path / "run"), os.nice(0)
     with served(Watched([path])) as port:
         assert cenie(["watch", str(path), "--port", str(port), "--no-pictures"]) == 2
     assert f"{port} cannot be used" in capsys.readouterr().err
+    assert os.nice(0) == before, "only a watch that begins gives way to others"
 
 
 def test_it_tells_the_address_and_ends_with_ctrl_c(tmp_path):
