@@ -153,6 +153,22 @@ def test_damaged_records_leave_the_rest_of_the_report(tmp_path):
     assert not items["Levels of low regret: of high and of low novelty"].files
 
 
+def test_a_damaged_snapshot_costs_its_own_stage_only(tmp_path):
+    """To label the stages of each method, its snapshots were read once more, and damage ended the report."""
+    for method in ("plr-robust", "plr-cenie"):
+        write_run(tmp_path / method, method, "walker")
+    damaged = sorted((tmp_path / "plr-cenie/snapshots").iterdir())[-1]
+    damaged.write_bytes(b"nothing")
+    curriculum(tmp_path, Options(pdf=False, pictures=False, points=80))
+    rows = read_csv(tmp_path / "report/tables/walker-coverage.csv")
+    known = {
+        group: [bool(row["updates"]) for row in rows if row["group"] == group]
+        for group in ("plr-robust", "plr-cenie")
+    }
+    assert all(known["plr-robust"])
+    assert known["plr-cenie"] == [True] * (len(known["plr-robust"]) - 1) + [False]
+
+
 def test_a_report_on_nothing_is_refused(tmp_path):
     with pytest.raises(RunDirectoryError, match=r"no run to report on\n.*no such directory"):
         write_report([tmp_path / "none"], tmp_path / "report")

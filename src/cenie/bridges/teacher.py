@@ -31,7 +31,6 @@ from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
-from cenie.teach.novelty import Experience
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
 from cenie.teach.stored import stored_levels
@@ -247,11 +246,7 @@ class Teacher:
         metrics: dict[str, Array] = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                experience = None
-                if points is not None:
-                    levels = assignment.batches[0].levels
-                    is_new, learned = assignment.kind == NEW, assignment.students_learn
-                    experience = Experience(levels, points, is_new, learned=learned)
+                experience = teacher.experience_of(assignment, assignment.batches[0].levels, points)
                 known = _recall(self._curriculum, state, assignment, experience)
                 verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
                 state, metrics, _ = _absorb(

@@ -163,8 +163,7 @@ def _check_directory(directory: Path, config: Config) -> None:
     may_change = {"run", "updates"} | (set() if decays(config) else set(DECAY_SETTINGS))
     differing = differing_settings(saved, asked, tuple(may_change))
     if not is_longer:
-        counts = {"updates": (before.updates, config.updates), "run.env_steps": (steps_before, steps)}
-        differing += [f"{path}: {old} in the saved run, {new} now" for path, (old, new) in counts.items()]
+        differing += differing_settings(saved, asked, only=("updates", "run.env_steps"))
     if differing:
         lines = "\n  ".join(differing)
         raise RunDirectoryError(

@@ -41,8 +41,8 @@ class Coverage:
     """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
 
     clouds: tuple[Cloud, ...]
-    updates: tuple[tuple[int, ...], ...]
-    """After how many updates the stages of each group were: methods differ in how often they learn."""
+    updates: tuple[dict[int, int], ...]
+    """After how many updates each stage of a group was: methods differ in how often they learn."""
     side: int
     covered: np.ndarray
     spread: tuple[np.ndarray, ...]
@@ -74,7 +74,10 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
     # As many runs of each: where every run has a network of its own, more runs cover more.
     runs = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
     fewest = min(MOST_RUNS, *(count for count in runs if count)) if any(runs) else 0
-    found = [(group, *_points(group, fewest)) for group in groups]
+    found, updates = [], {}
+    for group in groups:
+        *columns, updates[group.label] = _points(group, fewest)
+        found.append((group, *columns))
     found = [each for each in found if len(each[1])]
     found = [each for each in found if each[1].shape[1] == found[0][1].shape[1]]
     if len(found) < 2:
@@ -104,13 +107,13 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
         np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
         for cloud in clouds
     )
-    updates = tuple(_updates(cloud.group) for cloud in clouds)
-    return Coverage(clouds, updates, side, covered, spread)
+    return Coverage(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
 
 
-def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The recorded points of the stages of the first runs that have any, their stages and their runs."""
-    points, stages, runs = [], [], []
+def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, int]]:
+    """The recorded points of the stages of the first runs that have any, their stages and their runs; and
+    after how many updates each stage was, in the first that can be read."""
+    points, stages, runs, updates = [], [], [], {}
     for number, run in enumerate([run for run in group.runs if run.snapshots][:most]):
         for stage, cycle in enumerate(stages_of(run)):
             try:
@@ -118,22 +121,16 @@ def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
             except RunDirectoryError:
                 continue
             values = None if snapshot is None else snapshot.points.get("values")
-            if values is None or not len(values):
+            if snapshot is None or values is None or not len(values):
                 continue
+            updates.setdefault(stage, snapshot.updates)
             usable = np.isfinite(values).all(axis=1)
             points.append(values[usable].astype(np.float64))
             stages.append(np.full(usable.sum(), stage))
             runs.append(np.full(usable.sum(), number))
     if not points:
-        return np.empty((0, 0)), np.empty(0, int), np.empty(0, int)
-    return np.concatenate(points), np.concatenate(stages), np.concatenate(runs)
-
-
-def _updates(group: Group) -> tuple[int, ...]:
-    """After how many updates the stages of the first run were."""
-    run = group.runs[0]
-    snapshots = [run.snapshot(cycle, buffers=False) for cycle in stages_of(run)]
-    return tuple(snapshot.updates for snapshot in snapshots if snapshot is not None)
+        return np.empty((0, 0)), np.empty(0, int), np.empty(0, int), updates
+    return np.concatenate(points), np.concatenate(stages), np.concatenate(runs), updates
 
 
 def _standardised(points: np.ndarray) -> np.ndarray:

@@ -126,7 +126,7 @@ def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tab
             {
                 "group": cloud.group.label,
                 "stage": stage,
-                "updates": updates[stage] if stage < len(updates) else None,
+                "updates": updates.get(stage),
                 "covered": value,
                 "points": len(cloud.points),
                 "cells": found.side**2,

@@ -266,7 +266,7 @@ def coverage_evolution(found: Coverage) -> Figure:
             axis.text(0.03, 0.97, f"{found.covered[row, stage]:.1%}", transform=axis.transAxes, va="top")
             # Once above all rows, or above each that differs from the one before.
             updates = found.updates[row]
-            if stage < len(updates) and (row == 0 or updates != found.updates[row - 1]):
+            if stage in updates and (row == 0 or updates != found.updates[row - 1]):
                 axis.set_title(f"{_thousands(updates[stage])} updates")
         axes[row, 0].set_ylabel(_name(cloud.group, 20))
     return figure

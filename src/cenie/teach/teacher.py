@@ -33,7 +33,7 @@ from cenie.teach.curriculum import (
     TeacherState,
 )
 from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Experience, Novelty, most_novel
-from cenie.teach.played import Outcomes, Played, episode_outcomes, with_ends
+from cenie.teach.played import Outcomes, Played, Points, episode_outcomes, with_ends
 from cenie.teach.record import Columns
 from cenie.teach.scores import ScoreInputs
 from cenie.teach.source import Proposal
@@ -178,7 +178,7 @@ def tell(
         outcomes = replicate(mesh, outcomes)
         after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
         return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
-    experience = _experience(played[0], assignment, student)
+    experience = experience_of(assignment, played[0].levels, played[0].points, student)
     known = recall(curriculum, state, assignment, experience, mesh)
     rollouts = tuple((each.rollout, each.advantages) for each in played)
     verdicts = judge(curriculum, known, rollouts, state.correction, mesh)
@@ -428,11 +428,14 @@ def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
     return columns
 
 
-def _experience(played: Played, assignment: Assignment, student: Network | None) -> Experience | None:
-    if played.points is None:
+def experience_of(
+    assignment: Assignment, levels: Level, points: Points | None, student: Network | None = None
+) -> Experience | None:
+    """What novelty looks at, if there are points."""
+    if points is None:
         return None
     is_new, learned = assignment.kind == NEW, assignment.students_learn
-    return Experience(played.levels, played.points, is_new, student, learned=learned)
+    return Experience(levels, points, is_new, student, learned=learned)
 
 
 def _looked_up(experience: Experience | None, known: Known) -> Experience:
