@@ -2,9 +2,10 @@
 
     python -m benchmarks.start [--method plr-cenie] [--preset quick]
 
-First the command as a user calls it, in a process of its own: seconds from its start to the first rows of
-the untrained evaluation, the first cycle and the first update (methods that learn from replayed levels fill
-their buffer first), the peak of memory by then and what is still held. Then part by part, in one process.
+First the command as a user calls it, in a process of its own: seconds from its start until the rows of the
+first cycles are there, those of the first update (methods that learn from replayed levels fill their buffer
+first) and those of the untrained student's evaluation, the peak of memory by then and what is still held.
+Then part by part, in one process.
 Both cold, with an empty directory of programs, and warm.
 """
 
@@ -31,15 +32,15 @@ PATIENCE = 600.0
 def measure_command(method: str, preset: str, directory: Path, programs: Path) -> dict[str, str]:
     """When each kind of row appears, and what the process has used when it has made its first update."""
     command = [sys.executable, "-c", COMMAND, "train", "maze", method, "--preset", preset]
-    command += ["--out", str(directory), "--run.cycles_per_chunk", "1"]
+    command += ["--out", str(directory)]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {VARIABLE: str(programs)})
     found: dict[str, str] = {}
     try:
         for name, is_there in {
-            "evaluation": lambda: _lines(directory / "evaluations.csv")[1:],
-            "first cycle": lambda: _lines(directory / "metrics.jsonl"),
+            "first cycles": lambda: _lines(directory / "metrics.jsonl"),
             "first update": lambda: _updates(directory / "metrics.jsonl"),
+            "evaluation": lambda: _lines(directory / "evaluations.csv")[1:],
         }.items():
             _wait(is_there, process, began + PATIENCE)
             found[name] = f"{time.monotonic() - began:.1f} s"

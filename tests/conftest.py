@@ -35,6 +35,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def learn_without_fusion_emitters() -> None:
+    """Learning asks for them, whatever the flags say. What tests start as processes of their own has them."""
+    from cenie.run import compiled  # not above: types are checked in what is imported from now on
+
+    compiled.PARTS["learn_turn"] = {}
+
+
 MEMORY = 1_200_000_000
 """Bytes that a process of tests may have grown to before it forgets its programs in the middle of a file."""
 

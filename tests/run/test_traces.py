@@ -39,8 +39,8 @@ def fail(*_: object) -> None:
 @contextlib.contextmanager
 def nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        for half in ("play_turn", "tell_turn"):
-            patched.setattr(compiled, half, fail)
+        for part in ("play_turn", "learn_turn", "tell_turn"):
+            patched.setattr(compiled, part, fail)
         yield
 
 

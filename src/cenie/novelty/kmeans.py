@@ -57,13 +57,18 @@ def nearest_labels(distances: jax.Array, fewest: int) -> jax.Array:
 
     Of centres at equal distance the earlier one is taken.
     """
-    label, nearest = jnp.zeros(distances.shape[1], jnp.int32), distances[0]
-    rows = [label]
-    for number, distance in enumerate(distances[1:], start=1):
+
+    def add(
+        before: tuple[jax.Array, jax.Array], centre: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        label, nearest = before
+        number, distance = centre
         label = jnp.where(distance < nearest, number, label)
-        nearest = jnp.minimum(nearest, distance)
-        rows.append(label)
-    return jnp.stack(rows[fewest - 1 :])
+        return (label, jnp.minimum(nearest, distance)), label
+
+    start = jnp.zeros(distances.shape[1], jnp.int32), jnp.full(distances.shape[1], jnp.inf)
+    numbers = jnp.arange(distances.shape[0], dtype=jnp.int32)
+    return lax.scan(add, start, (numbers, distances))[1][fewest - 1 :]
 
 
 def weighted_draws(weights: jax.Array, uniform: jax.Array) -> jax.Array:

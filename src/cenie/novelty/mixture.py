@@ -30,7 +30,7 @@ _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 _CACHED_POINTS = 2**20
 """So many numbers of prepared points, 4 MB, are read fast enough for one mixture after another."""
 
-_WIDTHS = 4
+_WIDTHS = 2
 """For how many numbers of components a step is worth compiling."""
 
 
@@ -292,17 +292,19 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
 
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
-    joints = _log_joints(problem, _packed(problem, mixtures, widths), widths)
-    densities = jnp.stack([jax.nn.logsumexp(joint, axis=0) for joint in joints])
-    labels = jnp.stack([_first_highest(joint) for joint in joints])
-    return labels, mean_where(problem.valid, densities)
+    # All as wide as the widest: done once, this is cheaper than to compile it for each.
+    widths = [max(widths)] * len(widths)
+    joints = jnp.stack(_log_joints(problem, _packed(problem, mixtures, widths), widths))
+    return _first_highest(joints), mean_where(problem.valid, jax.nn.logsumexp(joints, axis=1))
 
 
-def _first_highest(joint: jax.Array) -> jax.Array:
-    """The row [n] of the highest entry of each column; faster than an `argmax`. 0 if there is none."""
-    rows = jnp.arange(joint.shape[0], dtype=jnp.int32)[:, None]
-    first = jnp.min(jnp.where(joint == jnp.max(joint, axis=0), rows, joint.shape[0]), axis=0)
-    return jnp.where(first < joint.shape[0], first, 0)
+def _first_highest(joints: jax.Array) -> jax.Array:
+    """The rows [m, n] of the highest entries of columns [m, k, n]; faster than an `argmax`. 0 if there is
+    none."""
+    count = joints.shape[1]
+    rows = jnp.arange(count, dtype=jnp.int32)[:, None]
+    first = jnp.min(jnp.where(joints == jnp.max(joints, axis=1, keepdims=True), rows, count), axis=1)
+    return jnp.where(first < count, first, 0)
 
 
 def _log_joints(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> list[jax.Array]:

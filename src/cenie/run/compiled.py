@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,21 +20,37 @@ from cenie.run.devices import is_known
 from cenie.run.traces import Flat, Program, Results, Traced, read, shape_of, trace_file, write
 from cenie.settings import to_data
 from cenie.teach.curriculum import TeacherState
-from cenie.teach.cycle import Counters, Metrics, Setup, Told, TrainState, cycles, play_turn, tell_turn
+from cenie.teach.cycle import (
+    Counters,
+    Learned,
+    Metrics,
+    Setup,
+    Told,
+    TrainState,
+    cycles,
+    learn_turn,
+    play_turn,
+    tell_turn,
+)
 from cenie.teach.methods import OWN
 from cenie.teach.record import PointSample, Record
 
 _NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
-"""XLA's newer way to write kernels. Without it the second half of a cycle runs as fast, and takes two thirds
-of the time and half of the memory to compile; the first half, where students learn, is slower by a tenth."""
+"""XLA's newer way to write kernels, which takes half as long again and twice the memory to compile. Learning
+is faster with it by a tenth in mazes and by a third for walkers, and telling the teacher is not; of playing
+it depends on the domain, which says so to the whole process (`DomainEntry.xla_flags`)."""
+
+PARTS = {"play_turn": {}, "learn_turn": {_NEWER_KERNELS: True}, "tell_turn": {_NEWER_KERNELS: False}}
+"""The parts of a cycle, in their order, and how each is compiled for CPUs."""
 
 
 class CompiledCycles:
     """`cycles` of a setup: a function of a state, placed as `place` does it, and the number of updates.
 
     Up to `count` cycles at a time, compiled when they are first needed, with these `options` of XLA's. The
-    two halves of a cycle are compiled side by side, since XLA compiles each program on one core. `settings`,
-    if given, are all that they depend on (`program_settings`): once traced they are kept in the `directory`.
+    parts of a cycle are compiled side by side, since XLA does much of the work on a program on one core.
+    `settings`, if given, are all that they depend on (`program_settings`): once traced they are kept in the
+    `directory`.
     """
 
     def __init__(
@@ -47,76 +64,78 @@ class CompiledCycles:
     ):
         self._setup, self._count, self._options = setup, count, options
         self._settings, self._directory = settings, directory
-        self._halves: tuple[Program, Program] | None = None
-        self._pending: tuple[Future[Program], ...] | None = None
-        self._found = False
+        self._programs: dict[str, Program] | None = None
+        self._pending: Future[dict[str, Program]] | None = None
 
     def begin(self, state: TrainState) -> None:
         """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
-        if self._pending is not None or self._halves is not None:
+        if self._pending is not None or self._programs is not None:
             return
-        pool = ThreadPoolExecutor(2, "compiling")
-        self._pending = self._compiled(pool, devices.expected(self._setup.mesh, state, split=False))
+        pool = ThreadPoolExecutor(1 + len(PARTS), "compiling")
+        state = devices.expected(self._setup.mesh, state, split=False)
+        parts = self._kept(state) or self._traced(state)
+        self._pending = pool.submit(self._compiled, pool, parts)
+
+    def _compiled(self, pool: ThreadPoolExecutor, parts: Iterable["_Part"]) -> dict[str, Program]:
+        """Each part is compiled as soon as it is there, while the next one may still have to be traced."""
+        compiling = {part.name: pool.submit(self._finished, part) for part in parts}
         pool.shutdown(wait=False)
+        return {name: program.result() for name, program in compiling.items()}
 
-    def wait_if_long(self, state: TrainState) -> None:
-        """Wait for the compiler, unless an earlier run has left it little to do.
-
-        Other programs would have to wait for it anyway, since they share its threads, and take more memory.
-        """
-        self.begin(state)
-        if not self._found:
-            self.programs(state)
-
-    def _compiled(self, pool: ThreadPoolExecutor, state: TrainState) -> tuple[Future[Program], ...]:
-        if self._settings is None or self._directory is None:
-            return self._traced_now(pool, state, None)
-        file = trace_file(self._directory, self._settings, state)
-        kept = read(file)
+    def _kept(self, state: TrainState) -> list["_Part"]:
+        """The parts of a cycle that an earlier run has traced, or nothing."""
+        if (file := self._file(state)) is None:
+            return []
         try:
-            play, tell = kept
-            lowered = play.lowered(state), tell.lowered(state.teacher, self._expected(play.results))
+            kept = {traced.name: traced for traced in read(file)}
+            arguments = self._arguments(state, self._expected(kept["play_turn"].results))
+            return [_Part(name, kept[name].lowered(*arguments[name]), kept[name].results) for name in PARTS]
         except Exception:  # Nothing that is wrong with what was kept may stop a run.
-            return self._traced_now(pool, state, file)
-        self._found = True
-        return tuple(
-            pool.submit(self._finished, half, program.results, number)
-            for number, (half, program) in enumerate(zip(lowered, kept))
-        )
+            return []
 
-    def _traced_now(
-        self, pool: ThreadPoolExecutor, state: TrainState, file: Path | None
-    ) -> tuple[Future[Program], ...]:
+    def _file(self, state: TrainState) -> Path | None:
+        if self._settings is None or self._directory is None:
+            return None
+        return trace_file(self._directory, self._settings, state)
+
+    def _traced(self, state: TrainState) -> Iterator["_Part"]:
+        """The parts of a cycle, traced one by one; the one that takes longest to compile comes second."""
         play = Flat("play_turn", functools.partial(play_turn, self._setup), state)
-        first = pool.submit(self._half, play, state)
+        kept = [self._lowered(play, state)]
+        yield kept[0].part
+        arguments = self._arguments(state, self._expected(play.results))
 
-        def compile_second() -> Program:
-            traced = first.result().traced
+        def learn_leaves(state: TrainState, leaves: list[Any]) -> Learned:
+            return learn_turn(self._setup, state, jax.tree.unflatten(play.structure, leaves))
 
-            def tell_leaves(teacher: TeacherState, leaves: list[Any]) -> Told:
-                return tell_turn(self._setup, teacher, jax.tree.unflatten(play.structure, leaves))
+        def tell_leaves(teacher: TeacherState, leaves: list[Any], students: Any) -> Told:
+            return tell_turn(self._setup, teacher, jax.tree.unflatten(play.structure, leaves), students)
 
-            arguments = state.teacher, self._expected(play.results)
-            tell = Flat("tell_turn", tell_leaves, *arguments)
-            second = self._half(tell, *arguments)
-            if file is not None and traced is not None and second.traced is not None:
-                write(file, (traced, second.traced))
-            return self._finished(second.lowered, tell.results, 1)
+        for name, function in {"tell_turn": tell_leaves, "learn_turn": learn_leaves}.items():
+            kept.append(self._lowered(Flat(name, function, *arguments[name]), *arguments[name]))
+            yield kept[-1].part
+        whole = [each.traced for each in kept if each.traced is not None]
+        if len(whole) == len(kept) and (file := self._file(state)) is not None:
+            write(file, whole)
 
-        return (
-            pool.submit(lambda: self._finished(first.result().lowered, play.results, 0)),
-            pool.submit(compile_second),
-        )
+    def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
+        """What each part is called with; of a turn, the leaves."""
+        return {
+            "play_turn": (state,),
+            "learn_turn": (state, turn),
+            "tell_turn": (state.teacher, turn, state.students),
+        }
 
-    def _half(self, function: Flat, *arguments: Any) -> "_Half":
+    def _lowered(self, function: Flat, *arguments: Any) -> "_Lowered":
         """One that depends on settings alone goes through its module even if that is not kept: so all runs
         of the same settings have the same program."""
         if self._settings is not None:
             # Some operations cannot be kept: calls of the host, and what a library makes no promise about.
             with contextlib.suppress(ValueError, NotImplementedError):
                 traced = function.traced()
-                return _Half(traced.lowered(*arguments), traced)
-        return _Half(function.lowered(), None)
+                return _Lowered(_Part(traced.name, traced.lowered(*arguments), traced.results), traced)
+        lowered = function.lowered()
+        return _Lowered(_Part(function.__name__, lowered, function.results), None)
 
     def _expected(self, results: Results) -> list[Any]:
         """The leaves of a turn, as they will be placed."""
@@ -127,36 +146,39 @@ class CompiledCycles:
             for path, shape, kind in results
         ]
 
-    def _finished(self, lowered: Lowered, results: Results, number: int) -> Program:
-        plain = number == 1 and jax.default_backend() == "cpu" and is_known(_NEWER_KERNELS)
-        options = {_NEWER_KERNELS: False} if plain else {}
-        program = lowered.compile(options | (self._options or {}))
+    def _finished(self, part: "_Part") -> Program:
+        on_cpu = jax.default_backend() == "cpu" and is_known(_NEWER_KERNELS)
+        options = PARTS[part.name] if on_cpu else {}
+        program = part.lowered.compile(options | (self._options or {}))
         give_back_memory()
-        return Program(results, program)
+        return Program(part.results, program)
 
-    def programs(self, state: TrainState) -> tuple[Program, Program]:
-        """Both halves, for states like this one; waits for the compiler the first time."""
-        if self._halves is None:
+    def programs(self, state: TrainState) -> dict[str, Program]:
+        """The parts of a cycle, for states like this one; waits for the compiler the first time."""
+        if self._programs is None:
             self.begin(state)
             assert self._pending is not None
-            (first, second), self._pending = self._pending, None
-            self._halves = first.result(), second.result()
-        return self._halves
+            pending, self._pending = self._pending, None
+            self._programs = pending.result()
+        return self._programs
 
     def _run(self, _: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
-        play, tell = self.programs(state)
+        play, learn, tell = (self.programs(state)[name] for name in PARTS)
         turn = play(state)
-        told = tell(state.teacher, turn)
-        played, evaluated = play.part(turn, "students", state.students), tell.entries(told, "students")
+        learned = learn(state, turn)
+        students = learn.part(learned, "students", state.students)
+        told = tell(state.teacher, turn, students)
         after = TrainState(
             key=state.key,
             counters=play.part(turn, "counters", state.counters),
-            students=tell.part(told, "students", state.students) if evaluated else played,
+            # A teacher may have others to evaluate.
+            students=tell.part(told, "students", students) if tell.entries(told, "students") else students,
             teacher=tell.part(told, "teacher", state.teacher),
         )
         points = play.entries(turn, "points")
         record = Record(tell.entries(told, "levels"), PointSample(**points) if points else None)
-        return after, play.entries(turn, "metrics") | tell.entries(told, "metrics"), record
+        metrics = play.entries(turn, "metrics") | learn.entries(learned, "metrics")
+        return after, metrics | tell.entries(told, "metrics"), record
 
     def __call__(
         self, state: TrainState, updates: int, most: int | None = None
@@ -166,10 +188,18 @@ class CompiledCycles:
         return cycles(self._setup, state, count, updates, self._run)
 
 
-class _Half(NamedTuple):
-    """One half of a cycle; `traced` is what can be kept of it."""
+class _Part(NamedTuple):
+    """One part of a cycle, ready to be compiled."""
 
+    name: str
     lowered: Lowered
+    results: Results
+
+
+class _Lowered(NamedTuple):
+    """A part, and what can be kept of it."""
+
+    part: _Part
     traced: Traced | None
 
 

@@ -64,9 +64,9 @@ class RunConfig:
     evaluate_every: int = setting(100, minimum=1)
     """Evaluate after this many student updates; also before the first and after the last."""
     episodes: int = setting(2, minimum=1, maximum=100_000)
-    """Episodes for each entry of the suite in an evaluation during training."""
+    """Episodes for each entry of the suite in an evaluation before and during training."""
     final_episodes: int = setting(10, minimum=1, maximum=100_000)
-    """Episodes for each entry of the suite in the first and the last evaluation."""
+    """Episodes for each entry of the suite in the last evaluation."""
     evaluation_seed: int = setting(0, minimum=0, maximum=2**31 - 1)
     """Decides the draws of all evaluations during training: every run is tested on the same episodes."""
     checkpoint_every: int = setting(50, minimum=1)

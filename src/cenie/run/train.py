@@ -49,7 +49,7 @@ from cenie.run.signals import GracefulStop
 from cenie.run.sinks import Sinks, make_sinks
 from cenie.run.snapshot import snapshot_arrays
 from cenie.run.watch import Watch, remedy, too_short
-from cenie.teach.cycle import Counters, Setup, TrainState, init, state_shapes
+from cenie.teach.cycle import Counters, Setup, TrainState, announced, init, state_shapes
 from cenie.teach.record import PointSample
 
 
@@ -128,9 +128,9 @@ def train(
         try:
             counters = Counts.of(run.state.counters)
             if not _is_over(run, counters):
-                run.advance.wait_if_long(run.state)
-            if counters.cycles == 0:
-                _evaluate(run, counters, final=True)
+                run.advance.programs(run.state)
+            elif counters.cycles == 0:
+                _evaluate(run, counters, run.state, final=False)
             while not _is_over(run, counters) and not in_any_process(stop.requested):
                 counters = _chunk(run, counters)
             if not _is_over(run, counters):
@@ -187,9 +187,10 @@ def _open(
         start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)
+        shapes, make = announced(setup, config.seed)
         if not config.is_over(0, 0):
-            advance.begin(state_shapes(setup))
-        start = _Start(config, init(setup, config.seed), 0, None)
+            advance.begin(shapes)
+        start = _Start(config, make(), 0, None)
     if start.config != config:  # another schedule of the learning rate
         domain, setup = build(start.config, parts)
         advance = _cycles(start.config, setup, parts, kept_in)
@@ -304,10 +305,8 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
 
 def _chunk(run: _Run, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
-    began = time.perf_counter()
-    run.state, history, metrics, record = run.advance(
-        run.state, run.config.updates, _cycles_left(run, before)
-    )
+    began, first = time.perf_counter(), run.state
+    run.state, history, metrics, record = run.advance(first, run.config.updates, _cycles_left(run, before))
     run.points = record.points
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
@@ -321,10 +320,13 @@ def _chunk(run: _Run, before: Counts) -> Counts:
         _watch(run, row)
     env_steps = counters.rollouts * run.steps_per_rollout
     run.progress.advance(counters.updates, env_steps, steps / seconds, rows[-1], run.suite.measure)
+    if before.cycles == 0:
+        # Only now, so that nobody waits for it who wants to see a run begin.
+        _evaluate(run, before, first, final=False)
     _stop_if_diverged(run, counters)
     finished = _is_over(run, counters)
     if finished or _crossed(before.updates, counters.updates, run.config.run.evaluate_every):
-        _evaluate(run, counters, final=finished)
+        _evaluate(run, counters, run.state, final=finished)
     if finished or _crossed(before.updates, counters.updates, run.config.run.checkpoint_every):
         _checkpoint(run, counters)
     return counters
@@ -386,12 +388,12 @@ def _metrics_rows(
         }
 
 
-def _evaluate(run: _Run, counters: Counts, *, final: bool) -> None:
+def _evaluate(run: _Run, counters: Counts, state: TrainState, *, final: bool) -> None:
     config, suite = run.config.run, run.suite
     with run.progress.evaluation(suite.name) as on_progress:
         rows = evaluate(
             run.domain,
-            run.state.student.network,
+            state.student.network,
             suite,
             episodes=config.final_episodes if final else config.episodes,
             seed=config.evaluation_seed,

@@ -187,8 +187,7 @@ def sample(
     same for all of them. From an empty buffer it samples slot 0.
     """
     mask = state.mask
-    columns = [priority.score_probabilities(column, state.ids, mask, config) for column in state.scores.T]
-    score_part = priority.mixed(columns, mix)
+    score_part = priority.mixed(priority.score_probabilities(state.scores, state.ids, mask, config), mix)
 
     def sample_one(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], Array]:
         last_played, clock = carry

@@ -95,12 +95,19 @@ def init(setup: Setup, seed: int) -> TrainState:
     return _init(setup, jax.random.key(seed))
 
 
+def announced(setup: Setup, seed: int) -> tuple[TrainState, Callable[[], TrainState]]:
+    """The state before the first cycle as shapes, which are there at once; and what makes its arrays."""
+    key = jax.random.key(seed)
+    traced = _init.trace(setup, key)
+    return traced.out_info, lambda: traced.lower().compile()(key)
+
+
 def state_shapes(setup: Setup) -> TrainState:
     """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
-    return eqx.filter_eval_shape(init, setup, 0)
+    return announced(setup, 0)[0]
 
 
-@eqx.filter_jit
+@functools.partial(jax.jit, static_argnames="setup")
 def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
     # Compiled as one program, because hundreds of small ones take seconds.
     network_key, cycle_key = jax.random.split(run_key)
@@ -146,7 +153,7 @@ def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
 
 
 class Turn(eqx.Module):
-    """A cycle up to the moment at which the teacher is told of it.
+    """What is asked and played in a cycle.
 
     `asked` is what asking has changed in the teacher, None elsewhere. `played` and `statistics` have a row
     for each level and are split over the devices; the rest is everywhere.
@@ -156,10 +163,10 @@ class Turn(eqx.Module):
     asked: TeacherState
     played: tuple[Played, ...]
     statistics: tuple[Metrics, ...]
-    students: tuple[StudentState, ...]
     counters: Counters
     metrics: Metrics
     points: PointSample | None
+    learn_key: PRNGKeyArray
     tell_key: PRNGKeyArray
 
     def placed(self, rows: Callable[[Any], Any], rest: Callable[[Any], Any]) -> "Turn":
@@ -169,45 +176,33 @@ class Turn(eqx.Module):
 
 
 def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
-    """Ask the teacher for levels; every student plays them, and learns if told to; tell the teacher.
+    """Ask the teacher for levels, which every student plays; all learn if told to; tell the teacher.
 
     Returns what to log of the cycle as a whole, and a record of its levels.
 
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
 
-    Two programs, unless it is called inside of another one: XLA compiles a program on one core.
+    Three programs, unless it is called inside of another one: XLA does much of the work on a program on one
+    core, and they are not compiled alike (`run/compiled.py`).
     """
     turn = play_turn(setup, state)
-    return after_turn(state, turn, tell_turn(setup, state.teacher, turn))
+    learned = learn_turn(setup, state, turn)
+    return after_turn(state, turn, learned, tell_turn(setup, state.teacher, turn, learned.students))
 
 
 @functools.partial(jax.jit, static_argnames="setup")
 def play_turn(setup: Setup, state: TrainState) -> Turn:
-    """The first half of a cycle: what is asked, played and learned."""
+    """The first part of a cycle: what is asked and played."""
     cycle_key = _cycle_key(state)
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
 
     assignment, asked = teacher.ask(setup.curriculum, state.teacher, ask_key, setup.student.num_levels)
-    source, players = setup.curriculum.source, state.students
-    if isinstance(source, PopulationSource):
-        players = (source.player(state.teacher.source),)
-    played, students, learned = [], [], []
-    for number, student in enumerate(players):
+    played, metrics = [], {}
+    for number, student in enumerate(_players(setup, state)):
         levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
-        levels = _once_learned(students, levels)
         played.append(play(setup, number, student, levels, _nth(play_key, number)))
-        rollout, student_key = played[-1].rollout, _nth(learn_key, number)
-        after, learn_metrics = _learn_if(
-            assignment.students_learn, setup, number, student, rollout, student_key
-        )
-        students.append(after)
-        learned.append(learn_metrics)
-    if len(students) > 1:
-        assignment, played = _once_learned(students, (assignment, played))
-    metrics = {}
-    for number, learn_metrics in enumerate(learned):
-        metrics |= _student_metrics(number, played[number], learn_metrics)
+        metrics |= _named(number, _fared(played[-1]), plain="")
     counters = Counters(
         cycles=state.counters.cycles + 1,
         rollouts=state.counters.rollouts + len(played),
@@ -230,16 +225,37 @@ def play_turn(setup: Setup, state: TrainState) -> Turn:
         asked=jax.tree.map(lambda new, old: None if new is old else new, asked, state.teacher),
         played=tuple(played),
         statistics=statistics,
-        students=tuple(students),
         counters=counters,
         metrics=metrics,
         points=points,
+        learn_key=learn_key,
         tell_key=tell_key,
     )
     placed = turn.placed(
         functools.partial(devices.split, setup.mesh), functools.partial(devices.replicate, setup.mesh)
     )
     return strongly_typed(placed)
+
+
+class Learned(eqx.Module):
+    """The students after a turn, and what to log of their learning."""
+
+    students: tuple[StudentState, ...]
+    metrics: Metrics
+
+
+@functools.partial(jax.jit, static_argnames="setup")
+def learn_turn(setup: Setup, state: TrainState, turn: Turn) -> Learned:
+    """The second part of a cycle: what is learned from it, if anything."""
+    students, metrics = [], {}
+    for number, student in enumerate(_players(setup, state)):
+        rollout = _once_learned(students, turn.played[number].rollout)
+        after, learned = _learn_if(
+            turn.assignment.students_learn, setup, number, student, rollout, _nth(turn.learn_key, number)
+        )
+        students.append(after)
+        metrics |= _named(number, learned, plain="student/")
+    return strongly_typed(devices.replicate(setup.mesh, Learned(tuple(students), metrics)))
 
 
 class Told(eqx.Module):
@@ -255,18 +271,18 @@ class Told(eqx.Module):
 
 
 @functools.partial(jax.jit, static_argnames="setup")
-def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> Told:
-    """The second half of a cycle."""
+def tell_turn(setup: Setup, before: TeacherState, turn: Turn, learned: tuple[StudentState, ...]) -> Told:
+    """The last part of a cycle; `learned` are the students after it."""
     source, before, students = setup.curriculum.source, eqx.combine(turn.asked, before), None
     if isinstance(source, PopulationSource):
-        before = dataclasses.replace(before, source=source.taken_back(before.source, turn.students[0]))
+        before = dataclasses.replace(before, source=source.taken_back(before.source, learned[0]))
     after, metrics, rows = teacher.tell(
         setup.curriculum,
         before,
         turn.assignment,
         played=turn.played,
         key=turn.tell_key,
-        student=turn.students[0].network,
+        student=learned[0].network,
         mesh=setup.mesh,
     )
     levels = [
@@ -280,11 +296,13 @@ def tell_turn(setup: Setup, before: TeacherState, turn: Turn) -> Told:
     return devices.replicate(setup.mesh, told)
 
 
-def after_turn(state: TrainState, turn: Turn, told: Told) -> tuple[TrainState, Metrics, Record]:
-    """What a cycle returns, from its two halves."""
-    students = turn.students if told.students is None else told.students
+def after_turn(
+    state: TrainState, turn: Turn, learned: Learned, told: Told
+) -> tuple[TrainState, Metrics, Record]:
+    """What a cycle returns, from its three parts."""
+    students = learned.students if told.students is None else told.students
     after = TrainState(state.key, turn.counters, students, told.teacher)
-    return after, turn.metrics | told.metrics, Record(told.levels, turn.points)
+    return after, turn.metrics | learned.metrics | told.metrics, Record(told.levels, turn.points)
 
 
 def cycles(
@@ -338,6 +356,14 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         points = Points(values, jnp.ones(values.shape[:2], bool))
     advantages = advantages_for(config, student, rollout)
     return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
+
+
+def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
+    """The students that play."""
+    source = setup.curriculum.source
+    if isinstance(source, PopulationSource):
+        return (source.player(state.teacher.source),)
+    return state.students
 
 
 def _cycle_key(state: TrainState) -> PRNGKeyArray:
@@ -395,18 +421,21 @@ def _once_learned(students: Sequence[StudentState], tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.where(never, jnp.zeros_like(leaf), leaf), tree)
 
 
-def _student_metrics(number: int, played: Played, learned: Metrics) -> Metrics:
-    """How the student fared and what it learned; the first student's numbers have plain names."""
+def _fared(played: Played) -> Metrics:
+    """How a student fared on its levels."""
     outcomes, masked = played.outcomes, played.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
-    results = {
+    return {
         "episodes": episodes,
         "solved": jnp.sum(outcomes.solved) / jnp.maximum(episodes, 1),
         "return": jnp.sum(outcomes.mean_return * share),
         "length": jnp.sum(outcomes.mean_length * share),
         "non_finite": jnp.sum(0 if masked is None else masked),
     }
-    if number == 0:
-        return results | {f"student/{name}": value for name, value in learned.items()}
-    return {f"student{number}/{name}": value for name, value in (results | learned).items()}
+
+
+def _named(number: int, metrics: Metrics, *, plain: str) -> Metrics:
+    """What is logged of a student, under its number; of the first one, under a `plain` prefix."""
+    prefix = f"student{number}/" if number else plain
+    return {f"{prefix}{name}": value for name, value in metrics.items()}

@@ -117,10 +117,10 @@ def ranking(
     next_id: Int[Array, ""],
     config: PriorityConfig,
 ) -> Ranking:
-    """The ranking before the first candidate; sorts each column once."""
+    """The ranking before the first candidate; sorts all columns once."""
     mask = jnp.arange(scores.shape[0]) < size
     columns = tuple(scores[:, j] for j in range(scores.shape[1]))
-    ranks = tuple(priority.doubled_ranks(column, ids, mask, config) for column in columns)
+    ranks = tuple(priority.doubled_ranks_of_all(scores, ids, mask, config))
     return Ranking(columns, ranks, ids, last_played, size, clock, next_id)
 
 

@@ -48,16 +48,15 @@ def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: Priorit
     return metrics
 
 
-def rank_correlation(
-    buffer: BufferState, first_values: Float[Array, " c"], second_values: Float[Array, " c"]
-) -> Float[Array, ""]:
-    """Spearman's correlation of two numbers over the stored levels; NaN below two levels."""
+def rank_correlations(
+    buffer: BufferState, values: Float[Array, " c"], others: Float[Array, "c s"]
+) -> Float[Array, " s"]:
+    """Spearman's correlations of a number with others over the stored levels; NaN below two levels."""
+    columns = jnp.concatenate([values[:, None], others], axis=1)
     config = PriorityConfig(ties="average")
-    first, second = (
-        jnp.where(buffer.mask, priority.doubled_ranks(column, buffer.ids, buffer.mask, config), 0) / 2.0
-        for column in (first_values, second_values)
-    )
-    middle = (buffer.size + 1) / 2.0
-    first, second = (jnp.where(buffer.mask, ranks - middle, 0.0) for ranks in (first, second))
-    spread = jnp.sqrt(jnp.sum(first**2) * jnp.sum(second**2))
-    return jnp.where(spread > 0, jnp.sum(first * second) / jnp.where(spread > 0, spread, 1.0), jnp.nan)
+    ranks = priority.doubled_ranks_of_all(columns, buffer.ids, buffer.mask, config) / 2.0
+    ranks = jnp.where(buffer.mask, ranks - (buffer.size + 1) / 2.0, 0.0)
+    squares = jnp.sum(ranks**2, axis=1)
+    spread = jnp.sqrt(squares[0] * squares[1:])
+    products = jnp.sum(ranks[0] * ranks[1:], axis=1)
+    return jnp.where(spread > 0, products / jnp.where(spread > 0, spread, 1.0), jnp.nan)

@@ -1,7 +1,6 @@
 """What was played in a cycle: the record that the student fills in and the teacher reads."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -106,7 +105,10 @@ def episodes_of(done: Bool[Array, "n t"]) -> Episodes:
 def _running_return(reward: Float[Array, "n t"], begins: Bool[Array, "n t"]) -> Float[Array, "n t"]:
     """Undiscounted return of the current episode up to and including each step."""
 
-    def join(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
-        return jnp.where(right[1], right[0], left[0] + right[0]), left[1] | right[1]
+    # A plain loop over steps of all levels: a tree of sums is hundreds of operations to compile.
+    def add(total: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward, begins = step
+        total = jnp.where(begins, reward, total + reward)
+        return total, total
 
-    return jax.lax.associative_scan(join, (reward, begins), axis=1)[0]
+    return lax.scan(add, jnp.zeros_like(reward[:, 0]), (reward.T, begins.T))[1].T

@@ -4,6 +4,7 @@ A level that is not stored (`mask` False) is taken out before anything is ranked
 empty buffer has all probabilities 0. How the last bits are kept is the business of `exact`.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -28,15 +29,16 @@ def probabilities(
     `mix` sums to 1; for CENIE it is (1 - alpha, alpha) over (regret, novelty). `ids` grow with the
     order of insertion.
     """
-    columns = [score_probabilities(column, ids, mask, config) for column in scores.T]
+    columns = score_probabilities(scores, ids, mask, config)
     return with_staleness(mixed(columns, mix), staleness, mask, config)
 
 
 def score_probabilities(
-    scores: Float[Array, " c"], ids: Int[Array, " c"], mask: Bool[Array, " c"], config: PriorityConfig
-) -> Float[Array, " c"]:
-    """P_j: the probabilities that one column of scores implies (CENIE Eq. 4)."""
-    return ranked_probabilities(scores, doubled_ranks(scores, ids, mask, config), mask, config)
+    scores: Float[Array, "c s"], ids: Int[Array, " c"], mask: Bool[Array, " c"], config: PriorityConfig
+) -> list[Float[Array, " c"]]:
+    """P_j: the probabilities that each column of scores implies (CENIE Eq. 4)."""
+    ranks = doubled_ranks_of_all(scores, ids, mask, config)
+    return [ranked_probabilities(column, rank, mask, config) for column, rank in zip(scores.T, ranks)]
 
 
 def ranked_probabilities(
@@ -45,7 +47,7 @@ def ranked_probabilities(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """The same, where the ranks are known; uniform where all weights are 0."""
+    """That of one column, where the ranks are known; uniform where all weights are 0."""
     logs = jnp.where(mask, log_weights(scores, doubled_rank, config), -jnp.inf)
     return exact.normalised(exact.exp_over_largest(logs, jnp.max(logs)), mask)
 
@@ -109,6 +111,14 @@ def doubled_ranks(
     order = exact.lexicographic_order((ids.astype(jnp.uint32), 30), (keys, 32))
     doubled = 2 * jnp.arange(1, keys.shape[0] + 1, dtype=jnp.int32)
     return jnp.zeros_like(doubled).at[order].set(doubled)
+
+
+def doubled_ranks_of_all(
+    scores: Float[Array, "c s"], ids: Int[Array, " c"], mask: Bool[Array, " c"], config: PriorityConfig
+) -> Int[Array, "s c"]:
+    """The same of every column. Whole numbers have no last bits: columns may share one program, which is
+    compiled once and not once for each."""
+    return jax.vmap(lambda column: doubled_ranks(column, ids, mask, config))(scores.T)
 
 
 def rank_shift(

@@ -596,16 +596,13 @@ def _other(key: PRNGKeyArray) -> PRNGKeyArray:
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:
     """How novelty ranks the stored levels beside their regret, the time since they were played, and the
     novelty that they had before the last batch was learned from."""
-    novelty = buffer.column(NOVELTY)
     others = {
         "regret": buffer.column(REGRET),
         "age": buffer.staleness.astype(jnp.float32),
         "outdated": outdated,
     }
-    return {
-        f"novelty_{name}_correlation": measure.rank_correlation(buffer, novelty, values)
-        for name, values in others.items()
-    }
+    found = measure.rank_correlations(buffer, buffer.column(NOVELTY), jnp.stack([*others.values()], axis=1))
+    return {f"novelty_{name}_correlation": value for name, value in zip(others, found)}
 
 
 def _source_learned(

@@ -50,9 +50,9 @@ def adapt(
     replays = state.replays + replayed
     if not isinstance(config, Adaptive):
         return WeightState(replays, state.log_odds)
+    scores = jnp.stack([buffer.column(name) for name in (REGRET, NOVELTY)], axis=1)
     by_regret, by_novelty = (
-        priority.score_probabilities(buffer.column(name), buffer.ids, buffer.mask, priorities)[slots]
-        for name in (REGRET, NOVELTY)
+        column[slots] for column in priority.score_probabilities(scores, buffer.ids, buffer.mask, priorities)
     )
     weight = jax.nn.sigmoid(state.log_odds)
     mixture = jnp.maximum(weight * by_novelty + (1.0 - weight) * by_regret, jnp.finfo(jnp.float32).tiny)
