@@ -25,6 +25,7 @@ DOMAINS = {
         "student.network.memory_size": 8,
         "student.network.encoder.size": 8,
         "student.network.head_size": 8,
+        "student.ppo.entropy_coef": 0.005,
         "run.suite": "cenie8",
     },
     "walker": {"env.max_steps": 8, "student.network.hidden_sizes": (8, 8)},
@@ -42,7 +43,11 @@ DOMAINS = {
         "run.suite": "bezier",
     },
 }
-REPLAY = {"teacher.replay.capacity": 12, "teacher.replay.min_fill": 0.5}
+REPLAY = {
+    "teacher.replay.capacity": 12,
+    "teacher.replay.min_fill": 0.5,
+    "teacher.replay.schedule": "proportionate",
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "dr": {},
     "minimax": {},
@@ -106,6 +111,8 @@ def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     if method in METHODS and hasattr(METHODS[method].settings, "score"):
         # The score that the method was published with, whichever a preset prefers.
         family = {**family, "teacher.score": METHODS[method].settings.score}
+    if method in METHODS and hasattr(METHODS[method].settings, "alpha"):
+        family = {**family, "teacher.alpha.value": METHODS[method].settings.alpha.value}
     designer = DESIGNERS[domain] if method in ("minimax", "paired", "repaired") else {}
     novelty = next((small for name, small in NOVELTIES.items() if name in method), {})
     small = {**SETTINGS, **DOMAINS[domain], **family, **designer, **novelty}

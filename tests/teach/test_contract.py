@@ -130,11 +130,16 @@ def test_cycles_are_compiled_once(played: Played):
     assert set(played.compiled) == {0}
 
 
+def texts_of_programs(played: Played) -> list[str]:
+    """The parts of a cycle, as they were compiled."""
+    return [part.compiled.as_text() or "" for part in played.advance.programs(played.states[0]).values()]
+
+
 def test_no_device_asks_another_whether_a_loop_goes_on(played: Played):
     """Two such loops, in the statistics and in the look-up of known levels, once stopped a run for ever."""
     if played.setup.mesh is None:
         pytest.skip("the tiny run of this method has one device")
-    texts = [program.compiled.as_text() or "" for program in played.advance.programs(played.states[0])]
+    texts = texts_of_programs(played)
     assert any(map(exchanges, texts))
     with_loops = [text for text in texts if "condition=" in text]
     assert with_loops
@@ -145,7 +150,7 @@ def test_devices_exchange_nothing_in_loops_but_gradients(played: Played):
     """The memory of a student once went around at every step of a rollout, while another student learned."""
     if played.setup.mesh is None:
         pytest.skip("the tiny run of this method has one device")
-    texts = [program.compiled.as_text() or "" for program in played.advance.programs(played.states[0])]
+    texts = texts_of_programs(played)
     with_loops = [text for text in texts if "condition=" in text]
     found = [line for text in with_loops for line in exchanges_in_loops(text, "body")]
     assert len(found) == played.setup.curriculum.students
