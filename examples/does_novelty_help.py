@@ -120,16 +120,18 @@ class Arm:
 
 # ACCEL from empty mazes needs far more updates than a laptop has (docs/results.md).
 WALLS = {"teacher.generator": "uniform60"}
+# The paper's weight of novelty, which is more than that of the preset.
+HALF = {"teacher.alpha.value": 0.5}
 ARMS = {
     "plr-robust": Arm("plr-robust"),
-    "plr-cenie": Arm("plr-cenie"),
-    "plr-cenie-relative": Arm("plr-cenie", {"teacher.novelty.stored.kind": "relative"}),
+    "plr-cenie": Arm("plr-cenie", HALF),
+    "plr-cenie-relative": Arm("plr-cenie", {**HALF, "teacher.novelty.stored.kind": "relative"}),
     "dr": Arm("dr"),
-    "shuffled": Arm("plr-cenie", control="shuffled"),
-    "age": Arm("plr-cenie", control="age"),
+    "shuffled": Arm("plr-cenie", HALF, control="shuffled"),
+    "age": Arm("plr-cenie", HALF, control="age"),
     "plr-cenie-dagger": Arm("plr-cenie-dagger"),
     "accel": Arm("accel", WALLS),
-    "accel-cenie": Arm("accel-cenie", WALLS),
+    "accel-cenie": Arm("accel-cenie", {**HALF, **WALLS}),
     "alpha-0.25": Arm("plr-cenie", {"teacher.alpha.value": 0.25}),
     "alpha-0.75": Arm("plr-cenie", {"teacher.alpha.value": 0.75}),
 }

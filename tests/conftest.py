@@ -19,6 +19,7 @@ FLAGS = (
     "--xla_cpu_use_fusion_emitters=false",
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
+FLAGS_OF_ALL = os.environ["XLA_FLAGS"]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Tests leave nothing in the home of whoever runs them.
 os.environ["CENIE_CACHE_DIR"] = "off"
@@ -33,6 +34,14 @@ def pytest_collection_finish() -> None:
     """Looking through all that was imported for garbage, again and again, took an eighth of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def restore_flags() -> Iterator[None]:
+    """A command that a test calls adds flags for its domain, which JAX would no longer read, to the facts of
+    all later runs."""
+    yield
+    os.environ["XLA_FLAGS"] = FLAGS_OF_ALL
 
 
 @pytest.fixture(scope="session", autouse=True)

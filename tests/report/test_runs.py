@@ -20,7 +20,7 @@ def directory(tmp_path_factory):
     for seed in (0, 1):
         write_run(out / f"dr-{seed}", "dr", seed=seed, skill=0.4)
         write_run(out / f"cenie-{seed}", seed=seed, skill=0.8)
-        write_run(out / f"other-{seed}", seed=seed, skill=0.6, overrides={"teacher.alpha.value": 0.25})
+        write_run(out / f"other-{seed}", seed=seed, skill=0.6, overrides={"teacher.alpha.value": 0.5})
     return out
 
 
@@ -46,7 +46,7 @@ def test_runs_are_grouped_by_domain_method_and_what_differs(directory):
     assert [(group.label, [run.seed for run in group.runs]) for group in groups] == [
         ("dr", [0, 1]),
         ("plr-cenie", [0, 1]),
-        ("plr-cenie, alpha.value=0.25", [0, 1]),
+        ("plr-cenie, alpha.value=0.5", [0, 1]),
     ]
     assert comparability(groups) == []
 

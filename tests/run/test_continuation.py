@@ -407,8 +407,8 @@ def test_a_lost_evaluation_table_does_not_lose_the_summary(
     """Something happens to the table between the last evaluation and the end of the run."""
     evaluate = training._evaluate
 
-    def spoil(run, counters, *, final: bool) -> None:
-        evaluate(run, counters, final=final)
+    def spoil(run, counters, *arguments, **named) -> None:
+        evaluate(run, counters, *arguments, **named)
         if counters.updates == 2:
             run.directory.evaluations.unlink()
             if content is not None:

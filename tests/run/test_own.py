@@ -224,7 +224,7 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     assert digest(run.network) == digest(whole.state.student.network)
     assert [row["cycle"] for row in run.metrics] == list(range(1, len(run.metrics) + 1))
     assert np.isnan(run.metrics[0]["student/loss"])  # no loss where nothing was learned
-    assert [(each.updates, len(each.rows)) for each in run.evaluations] == [(0, 20), (4, 20)]
+    assert [(each.updates, len(each.rows)) for each in run.evaluations] == [(0, 4), (4, 20)]
     stored, buffer = run.buffer, run.state.teacher.replay.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
