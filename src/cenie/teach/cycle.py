@@ -96,15 +96,19 @@ def init(setup: Setup, seed: int) -> TrainState:
 
 
 def announced(setup: Setup, seed: int) -> tuple[TrainState, Callable[[], TrainState]]:
-    """The state before the first cycle as shapes, which are there at once; and what makes its arrays."""
+    """The state before the first cycle as shapes, which are there at once; and what makes its arrays.
+
+    All that Python has to do is done then: XLA goes on while other programs are traced.
+    """
     key = jax.random.key(seed)
     traced = _init.trace(setup, key)
-    return traced.out_info, lambda: traced.lower().compile()(key)
+    lowered = traced.lower()
+    return traced.out_info, lambda: lowered.compile()(key)
 
 
 def state_shapes(setup: Setup) -> TrainState:
     """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
-    return announced(setup, 0)[0]
+    return _init.trace(setup, jax.random.key(0)).out_info
 
 
 @functools.partial(jax.jit, static_argnames="setup")
