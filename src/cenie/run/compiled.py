@@ -80,7 +80,9 @@ class CompiledCycles:
         """Each part is compiled as soon as it is there, while the next one may still have to be traced."""
         compiling = {part.name: pool.submit(self._finished, part) for part in parts}
         pool.shutdown(wait=False)
-        return {name: program.result() for name, program in compiling.items()}
+        programs = {name: program.result() for name, program in compiling.items()}
+        give_back_memory()
+        return programs
 
     def _kept(self, state: TrainState) -> list["_Part"]:
         """The parts of a cycle that an earlier run has traced, or nothing."""
@@ -149,9 +151,7 @@ class CompiledCycles:
     def _finished(self, part: "_Part") -> Program:
         on_cpu = jax.default_backend() == "cpu" and is_known(_NEWER_KERNELS)
         options = PARTS[part.name] if on_cpu else {}
-        program = part.lowered.compile(options | (self._options or {}))
-        give_back_memory()
-        return Program(part.results, program)
+        return Program(part.results, part.lowered.compile(options | (self._options or {})))
 
     def programs(self, state: TrainState) -> dict[str, Program]:
         """The parts of a cycle, for states like this one; waits for the compiler the first time."""
