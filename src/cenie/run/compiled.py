@@ -78,8 +78,10 @@ class CompiledCycles:
 
     def _compiled(self, pool: ThreadPoolExecutor, parts: Iterable["_Part"]) -> dict[str, Program]:
         """Each part is compiled as soon as it is there, while the next one may still have to be traced."""
-        compiling = {part.name: pool.submit(self._finished, part) for part in parts}
-        pool.shutdown(wait=False)
+        try:
+            compiling = {part.name: pool.submit(self._finished, part) for part in parts}
+        finally:
+            pool.shutdown(wait=False)
         programs = {name: program.result() for name, program in compiling.items()}
         give_back_memory()
         return programs
