@@ -78,7 +78,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "teacher.replay.schedule": "fixed",
         # A few hundred updates cannot afford to spend most of a batch on one level.
         "teacher.replay.priority.temperature": 1.0,
-        # Half of the paper's: no weight of novelty was better than none here, and less costs less
+        # Half of the paper's: no weight of novelty was better than none within so few updates
         # (docs/results.md). Methods that rank by novelty alone keep theirs.
         "teacher.alpha.value": Where("teacher.alpha.value", 0.25, equals=0.5),
         # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
