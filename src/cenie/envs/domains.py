@@ -108,8 +108,8 @@ DOMAINS = {
         suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
         presets=MAZE_PRESETS,
         design=design_of_settings,
-        # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing loses
-        # without the newer kernels, 5 ms, is what loops gain that are not unrolled (docs/results.md).
+        # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing
+        # loses without the newer kernels, 5 ms, loops gain that are not unrolled (docs/results.md).
         xla_flags=(
             "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling=true",
             "--xla_cpu_use_fusion_emitters=false",
