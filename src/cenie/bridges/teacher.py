@@ -31,6 +31,7 @@ from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
+from cenie.teach.measure import apart
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
 from cenie.teach.stored import stored_levels
@@ -259,7 +260,7 @@ class Teacher:
                     experience=experience,
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
-        log = {name: number.item() for name, number in jax.device_get(metrics).items()}
+        log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
         for message in self._watch.look(
             self._num_levels, log.get("unscored", 0), log.get("equal_scores", False)
         ):

@@ -4,7 +4,6 @@ Pure functions over a frozen state of fixed shapes. Settings are static; the res
 novel if its trajectory is unlikely under the density, so it must be scored before it is pushed.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from cenie.devices import on_first_device
 from cenie.novelty import distillation, neighbours, pca, selection
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
-from cenie.novelty.points import cleaned, drawn
+from cenie.novelty.points import chosen, cleaned, drawn
 
 LOG_DENSITY_LIMIT = 1e12
 """Log-densities are clamped to this in size, so that the mean over a level is finite. It must not be reached
@@ -111,10 +110,10 @@ def fit(
     due = jnp.asarray(due)
     new = on_first_device(mesh, due, fit_to, state.points, state.valid, state.model, key)
     return state._replace(
-        model=jax.tree.map(lambda fresh, old: jnp.where(new.ok, fresh, old), new.model, state.model),
+        model=chosen(new.ok, new.model, state.model),
         fitted=state.fitted | new.ok,
         failed_fits=state.failed_fits + (due & ~new.ok),
-        diagnostics=jax.tree.map(partial(jnp.where, due), new.diagnostics, state.diagnostics),
+        diagnostics=chosen(due, new.diagnostics, state.diagnostics),
     )
 
 

@@ -1,5 +1,7 @@
 """Sets of points of which some are missing: fixed shapes with a mask, as compiled programs need them."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -39,6 +41,12 @@ def drawn(key: jax.Array, valid: jax.Array, count: int) -> tuple[jax.Array, jax.
 def rows_where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
     """Rows of the new array where the mask of the leading axis is true, of the old one elsewhere."""
     return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def chosen(condition: jax.Array, new: Any, old: Any) -> Any:
+    """The new tree if the condition holds, else the old one. What `where` does to every array of a tree,
+    without a kernel to compile for each."""
+    return lax.cond(condition, lambda: new, lambda: old)
 
 
 def _mean(values: jax.Array, valid: jax.Array) -> jax.Array:

@@ -40,7 +40,15 @@ _NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
 is faster with it by a tenth in mazes and by a third for walkers, and telling the teacher is not; of playing
 it depends on the domain, which says so to the whole process (`DomainEntry.xla_flags`)."""
 
-PARTS = {"play_turn": {}, "learn_turn": {_NEWER_KERNELS: True}, "tell_turn": {_NEWER_KERNELS: False}}
+_WITHOUT_TREES = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
+"""XLA makes three kernels of every longer sum, for its last digits. A buffer has many sums, and of no more
+numbers than it has slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
+
+PARTS = {
+    "play_turn": _WITHOUT_TREES,
+    "learn_turn": {_NEWER_KERNELS: True},
+    "tell_turn": {_NEWER_KERNELS: False} | _WITHOUT_TREES,
+}
 """The parts of a cycle, in their order, and how each is compiled for CPUs."""
 
 

@@ -6,8 +6,9 @@ level that is offered begins as stale as there are levels behind it in its batch
 all began at 0, each newcomer would be the least likely level of all, and the next one would replace it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
@@ -241,12 +242,15 @@ def update(
     """
     stored = batch.slot < state.size
     merged, usable = _merge(batch.same_level, plays.scores, plays.valid & stored, repeated)
-    targets = jnp.where(usable, batch.slot, state.capacity)
-    # Rows of one slot all write the same merged value, so that their order does not matter.
-    scores = state.scores.at[targets].set(merged, mode="drop")
-    places = jnp.where(stored, batch.slot, state.capacity)
-    renewed = _remember(state, places, _merged_memory(state, batch, plays.memory))
-    return eqx.tree_at(lambda s: (s.scores, s.memory), state, (scores, renewed))
+
+    def renew(old: Any, play: Any) -> Any:
+        (old_score, old_memory), (score, is_usable, memory) = old, play
+        return jnp.where(is_usable, score, old_score), _remembered(state, old_memory, memory)
+
+    # Rows of one slot all write the same merged values, so that their order does not matter.
+    rows = merged, usable, _merged_memory(state, batch, plays.memory)
+    changed = _change_rows((state.scores, state.memory), jnp.where(stored, batch.slot, -1), renew, rows)
+    return eqx.tree_at(lambda s: (s.scores, s.memory), state, changed)
 
 
 def insert(
@@ -319,19 +323,19 @@ def _write(
     memory: Mapping[str, Float[Array, "n ..."]],
 ) -> BufferState:
     """The state after all insertions, with everything that is known of the newcomers that stayed."""
-    newcomers = jnp.where(inserted & (slots >= 0), slots, state.capacity)
-    again = jnp.where(~inserted & (slots >= 0), slots, state.capacity)
 
-    def write(stored: Array, new: Array) -> Array:
-        return stored.at[newcomers].set(new.astype(stored.dtype), mode="drop")
+    def write(old: Any, candidate: Any) -> Any:
+        (old_facts, old_memory), (is_new, new_facts, new_memory) = old, candidate
+        played_again = old_facts, _remembered(state, old_memory, new_memory)
+        return jax.tree.map(partial(jnp.where, is_new), (new_facts, new_memory), played_again)
 
-    old = (state.levels, state.parents, state.generations, state.fingerprints)
-    levels, parents, generations, fingerprints = jax.tree.map(write, old, facts)
-    started = {name: write(values, memory[name]) for name, values in state.memory.items()}
+    stored = (state.levels, state.parents, state.generations, state.fingerprints), state.memory
+    rows = inserted, facts, dict(memory)
+    (levels, parents, generations, fingerprints), kept = _change_rows(stored, slots, write, rows)
     return BufferState(
         levels=levels,
         scores=jnp.stack(ranked.scores, axis=1),
-        memory=_remember(eqx.tree_at(lambda s: s.memory, state, started), again, memory),
+        memory=kept,
         last_played=ranked.last_played,
         ids=ranked.ids,
         parents=parents,
@@ -378,13 +382,33 @@ def _merged_memory(
     return {name: merged(kept.rule, values[name]) for name, kept in state.remembered}
 
 
-def _remember(
-    state: BufferState, slots: Int[Array, " n"], values: Mapping[str, Float[Array, "n ..."]]
-) -> dict[str, Float[Array, "c ..."]]:
-    """The memory after plays of stored levels; slots beyond the capacity are ignored."""
-    renewed: dict[str, Any] = {}
-    for name, kept in state.remembered:
-        place = state.memory[name].at[slots]
-        write = place.max if kept.rule == "maximum" else place.set
-        renewed[name] = write(values[name], mode="drop")
-    return renewed
+def _remembered(
+    state: BufferState, old: Mapping[str, Float[Array, "..."]], new: Mapping[str, Float[Array, "..."]]
+) -> dict[str, Float[Array, "..."]]:
+    """The memory of one level after another play of it."""
+    return {
+        name: jnp.maximum(old[name], new[name]) if kept.rule == "maximum" else new[name]
+        for name, kept in state.remembered
+    }
+
+
+def _change_rows(
+    stored: Any, slots: Int[Array, " n"], change: Callable[[Any, Any], Any], inputs: Any
+) -> Any:
+    """Arrays [c, ...] after `change(old row, input)` in each of the slots, one after another; -1 is none.
+
+    One loop for all arrays: XLA compiles one for every scatter on CPUs.
+    """
+
+    def visit(stored: Any, row: tuple[Array, Any]) -> tuple[Any, None]:
+        slot, one_input = row
+        place = jnp.maximum(slot, 0)
+        old = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, place, keepdims=False), stored)
+        new = jax.tree.map(partial(jnp.where, slot >= 0), change(old, one_input), old)
+        return jax.tree.map(
+            lambda leaf, row: lax.dynamic_update_index_in_dim(leaf, row.astype(leaf.dtype), place, 0),
+            stored,
+            new,
+        ), None
+
+    return lax.scan(visit, stored, (slots, inputs))[0]

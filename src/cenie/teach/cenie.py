@@ -6,7 +6,6 @@ the window themselves.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -18,6 +17,7 @@ from cenie.devices import Devices, shared, side_by_side
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
+from cenie.novelty.points import chosen
 from cenie.novelty.selection import sizes_of
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import AsPlayed, Relative, Rescored
@@ -113,7 +113,7 @@ class CenieNovelty:
             reference = self._reference(state, experience, self._measured(state, experience))
 
         # Where devices exchange points or results, no condition may stand around it.
-        known = jax.tree.map(partial(jnp.where, enters), pushed, state.coverage)
+        known = chosen(enters, pushed, state.coverage)
         known = coverage.fit(self.coverage, known, key, due=due, mesh=mesh)
         return CenieState(known, state.pushes + enters, due, reference)
 
@@ -168,6 +168,5 @@ class CenieNovelty:
             if value.ndim == 0:
                 found[f"fit/{name}"] = value
             elif isinstance(self.coverage, MixtureConfig):
-                sizes = sizes_of(self.coverage)
-                found |= {f"fit/{name}/{size}": value[index] for index, size in enumerate(sizes)}
+                found[f"fit/{name}/{{{','.join(map(str, sizes_of(self.coverage)))}}}"] = value
         return found

@@ -24,7 +24,7 @@ from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
-from cenie.teach.measure import not_measured
+from cenie.teach.measure import apart, not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
 from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
@@ -331,7 +331,7 @@ def cycles(
     counters, metrics, levels = (
         jax.tree.map(lambda *values: np.stack(values), *devices.to_host(found)) if found else nothing
     )
-    return state, counters, metrics, Record(levels, points)
+    return state, counters, apart(metrics), Record(levels, points)
 
 
 _merge = jax.jit(merge_samples)

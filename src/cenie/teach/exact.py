@@ -88,12 +88,19 @@ def lexicographic_order(*keys: tuple[UInt32[Array, " c"], int]) -> UInt32[Array,
     count = keys[0][0].shape[0]
     position_bits = max(1, (count - 1).bit_length())
     position = jnp.arange(count, dtype=jnp.uint32)
-    order = position
-    for key, bits in keys:
-        for shift in range(0, bits, 32 - position_bits):
-            words = ((key[order] >> shift) << position_bits) | position
-            order = order[jnp.sort(words) & jnp.uint32((1 << position_bits) - 1)]
-    return order
+    width = 32 - position_bits
+    digits = jnp.stack([(key >> shift) << position_bits for key, bits in keys for shift in range(0, bits, width)])
+
+    def sort_by(order: UInt32[Array, " c"], digit: UInt32[Array, " c"]) -> tuple[UInt32[Array, " c"], None]:
+        words = jnp.sort(digit[order] | position)
+        return order[words & jnp.uint32((1 << position_bits) - 1)], None
+
+    return lax.scan(sort_by, position, digits)[0]
+
+
+def inverse(order: UInt32[Array, " c"]) -> UInt32[Array, " c"]:
+    """The place of each index in an order of all indices. A sort: on CPUs, a scatter is a loop over them."""
+    return lexicographic_order((order, max(1, (order.shape[0] - 1).bit_length())))
 
 
 def sample_index(probabilities: Float[Array, " c"], uniform: Float[Array, ""]) -> Int[Array, ""]:

@@ -54,8 +54,8 @@ def first_equal(
         found = jnp.where(wrong, candidate(found), found)
         return found, mistaken(found)
 
-    found = candidate(jnp.full(level_words.shape[0], -1, index.dtype))
-    return lax.while_loop(lambda carry: carry[1].any(), advance, (found, mistaken(found)))[0]
+    start = jnp.full(level_words.shape[0], -1, index.dtype), jnp.ones(level_words.shape[0], bool)
+    return lax.while_loop(lambda carry: carry[1].any(), advance, start)[0]
 
 
 def _leaf_words(leaf: Array) -> UInt32[Array, "n k"]:

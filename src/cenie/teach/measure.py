@@ -1,8 +1,15 @@
-"""The curriculum in numbers, for the logs."""
+"""The curriculum in numbers, for the logs.
 
+Numbers may stay together in one array, under a name such as `fit/scores/{6,7,8}`, until they are on the host:
+in a compiled program each number that is taken out of an array is one more kernel to compile.
+"""
+
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from cenie.teach import buffer as buffers
@@ -11,6 +18,23 @@ from cenie.teach.buffer import BufferState
 from cenie.teach.config import PriorityConfig
 
 Metrics = dict[str, Array]
+
+
+def apart(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Metrics on the host, each number [...] under a name of its own.
+
+    >>> apart({"kind": np.array([0, 2]), "fit/{6,7}": np.array([[0.1, 0.2], [0.3, 0.4]])})
+    {'kind': array([0, 2]), 'fit/6': array([0.1, 0.3]), 'fit/7': array([0.2, 0.4])}
+    """
+    found = {}
+    for name, values in metrics.items():
+        if (braces := re.search(r"{(.*)}", name)) is None:
+            found[name] = values
+            continue
+        before, behind = name[: braces.start()], name[braces.end() :]
+        for index, part in enumerate(braces[1].split(",")):
+            found[f"{before}{part}{behind}"] = values[..., index]
+    return found
 
 
 def not_measured(shapes: Any) -> Metrics:
@@ -32,20 +56,22 @@ def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: Priorit
     """The buffer in numbers; `weighted` means are over the probabilities of replay."""
     probabilities = buffers.probabilities(buffer, mix, config)
     share = buffer.mask / jnp.maximum(buffer.size, 1)
-    metrics = {
-        "buffer_size": buffer.size,
-        "buffer_fill": buffer.size / buffer.capacity,
-        "generation": jnp.sum(share * buffer.generations),
-        "generation_weighted": jnp.sum(probabilities * buffer.generations),
-        "score_age": jnp.sum(share * buffer.staleness),
-        "largest_probability": jnp.max(probabilities),
+    sums = {
+        "generation": share * buffer.generations,
+        "generation_weighted": probabilities * buffer.generations,
+        "score_age": share * buffer.staleness,
     }
     for name in buffer.columns:
         column = buffer.column(name)
-        metrics[name] = jnp.sum(share * column)
-        metrics[f"{name}_weighted"] = jnp.sum(probabilities * column)
-        metrics[f"{name}_total"] = jnp.sum(jnp.where(buffer.mask, column, 0.0))
-    return metrics
+        sums[name] = share * column
+        sums[f"{name}_weighted"] = probabilities * column
+        sums[f"{name}_total"] = jnp.where(buffer.mask, column, 0.0)
+    return {
+        "buffer_size": buffer.size,
+        "buffer_fill": buffer.size / buffer.capacity,
+        "largest_probability": jnp.max(probabilities),
+        f"{{{','.join(sums)}}}": jnp.sum(jnp.stack([*sums.values()]), axis=1),
+    }
 
 
 def rank_correlations(

@@ -105,12 +105,12 @@ def doubled_ranks(
     keys = exact.descending_keys(scores, mask)
     if config.ties == "average":
         ordered = jnp.sort(keys)
-        first = jnp.searchsorted(ordered, keys, side="left")
-        return first + jnp.searchsorted(ordered, keys, side="right") + 1
+        # Keys are whole numbers: equal ones end where the next higher ones begin.
+        first, behind = jnp.searchsorted(ordered, jnp.stack([keys, keys + 1]))
+        return first + behind + 1
     # The second key is the age; 30 bits last for a billion insertions.
     order = exact.lexicographic_order((ids.astype(jnp.uint32), 30), (keys, 32))
-    doubled = 2 * jnp.arange(1, keys.shape[0] + 1, dtype=jnp.int32)
-    return jnp.zeros_like(doubled).at[order].set(doubled)
+    return 2 * exact.inverse(order).astype(jnp.int32) + 2
 
 
 def doubled_ranks_of_all(
