@@ -23,7 +23,8 @@ def snapshot_arrays(setup: Setup, state: TeacherState, points: PointSample | Non
     """The points, if there are any, and all stored levels with what is known of them."""
     arrays: dict[str, np.ndarray] = {}
     if points is not None:
-        arrays |= {f"points/{name}": value for name, value in to_host(vars(points)).items()}
+        known = {name: value for name, value in vars(points).items() if value is not None}
+        arrays |= {f"points/{name}": value for name, value in known.items()}
     for number, (size, kept) in enumerate(to_host(_buffers(setup, state))):
         rows = {name: values[:size] if values.ndim else values for name, values in kept.items()}
         arrays |= {f"{buffer_name(number)}/{name}": values for name, values in sorted(rows.items())}

@@ -26,7 +26,7 @@ from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import apart, not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
-from cenie.teach.record import PointSample, Record, draw_points, merge_samples, outcome_columns, stacked
+from cenie.teach.record import PointSample, Record, draw_points, merged, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
 from cenie.types import Level, Rollout, strongly_typed
 
@@ -321,20 +321,19 @@ def cycles(
     Returns the counters, the metrics and the rows of the levels after each cycle that was run, stacked on the
     host. The points are one sample of all of them.
     """
-    found, points = [], None
+    found = []
     while len(found) < count and int(devices.to_host(state.counters.updates)) < updates:
-        key = _cycle_key(state)
         state, metrics, record = run_cycle(setup, state)
-        points = record.points if points is None else _merge(points, record.points, len(found), key)
-        found.append((state.counters, metrics, record.levels))
-    nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters), {}, {}
-    counters, metrics, levels = (
-        jax.tree.map(lambda *values: np.stack(values), *devices.to_host(found)) if found else nothing
+        found.append((state.counters, metrics, record))
+    found = devices.to_host(found)
+    if not found:
+        nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters)
+        return state, nothing, {}, Record({}, None)
+    counters, metrics, levels = jax.tree.map(
+        lambda *values: np.stack(values), *((counters, metrics, record.levels) for counters, metrics, record in found)
     )
-    return state, counters, apart(metrics), Record(levels, points)
-
-
-_merge = jax.jit(merge_samples)
+    samples = [record.points for *_, record in found if record.points is not None]
+    return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
 
 
 def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:

@@ -3,7 +3,8 @@
 Nothing here has an influence on training: all randomness comes from keys of its own.
 """
 
-import functools
+import dataclasses
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -11,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.novelty.points import rows_where
 from cenie.spaces import Space
 from cenie.student.features import state_action_features
 from cenie.teach.played import Outcomes
@@ -20,14 +20,15 @@ from cenie.types import Rollout
 Columns = dict[str, Array]
 """A number for each level of a batch, by name."""
 
-_DRAW, _REPLACE = 0x706F696E, 0x6B656570
+_DRAW = 0x706F696E
 """Folded into the key of a cycle. Small numbers would give the keys that `jax.random.split` gives."""
 
 
 class PointSample(eqx.Module):
     """State-action points of the first student: from which cycle, level of its batch and step each one is.
 
-    `kind` says what the levels of that cycle were.
+    `kind` says what the levels of that cycle were. `lots` are random numbers of [0, 1), by which the points of
+    one cycle are merged with those of others.
     """
 
     values: Float[Array, "s d"]
@@ -35,11 +36,12 @@ class PointSample(eqx.Module):
     kind: Int[Array, " s"]
     level: Int[Array, " s"]
     step: Int[Array, " s"]
+    lots: Float[Array, " s"] | None = None
 
 
 class Record(eqx.Module):
     """`levels` has a row [students, n] for each student and level, `points` a sample of what was met, if
-    one was asked for. Of several cycles, the rows are on the host."""
+    one was asked for. Of several cycles, all of it is on the host."""
 
     levels: Columns | dict[str, np.ndarray]
     points: PointSample | None
@@ -78,24 +80,27 @@ def draw_points(
     cycle_key: PRNGKeyArray,
 ) -> PointSample:
     """`count` points of a rollout that was collected with its features, each drawn from all of them."""
-    levels, steps = rollout.reward.shape
-    level_key, step_key = jax.random.split(jax.random.fold_in(cycle_key, _DRAW))
-    level = jax.random.randint(level_key, (count,), 0, levels)
-    step = jax.random.randint(step_key, (count,), 0, steps)
+    # One draw for everything: each is a program of its own to be compiled.
+    uniform = jax.random.uniform(jax.random.fold_in(cycle_key, _DRAW), (3, count))
+    level, step = (
+        jnp.floor(part * size).astype(jnp.int32) for part, size in zip(uniform, rollout.reward.shape)
+    )
     # The drawn steps as levels of one step each: points of all steps would be made only to be left out.
     parts = rollout.features, rollout.action, rollout.reward
     drawn = [None if part is None else part[level, step][:, None] for part in parts]
     chosen = eqx.tree_at(lambda r: (r.features, r.action, r.reward), rollout, drawn)
     values = state_action_features(chosen, action_space)[:, 0]
     same = jnp.zeros(count, jnp.int32)
-    return PointSample(values, same + cycle, same + kind, level, step)
+    return PointSample(values, same + cycle, same + kind, level, step, uniform[2])
 
 
-def merge_samples(
-    kept: PointSample, new: PointSample, seen: Int[Array, ""], cycle_key: PRNGKeyArray
-) -> PointSample:
-    """A sample of `seen` cycles and of one more, in which each has the same share: a place takes the new
-    point with the chance 1 / (seen + 1)."""
-    count = kept.cycle.shape[0]
-    replaces = jax.random.uniform(jax.random.fold_in(cycle_key, _REPLACE), (count,)) * (seen + 1) < 1.0
-    return jax.tree.map(functools.partial(rows_where, replaces), new, kept)
+def merged(samples: Sequence[PointSample]) -> PointSample:
+    """A sample of several cycles, in which each has the same share; on the host, as those of each cycle are.
+
+    A place takes the point of the next cycle with the chance 1 / n if that is the n-th one.
+    """
+    lots = np.stack([sample.lots for sample in samples])
+    takes = lots * np.arange(1, len(samples) + 1)[:, None] < 1.0
+    last = len(samples) - 1 - np.argmax(takes[::-1], axis=0)
+    parts = [dataclasses.replace(sample, lots=None) for sample in samples]
+    return jax.tree.map(lambda *rows: np.stack(rows)[last, np.arange(len(last))], *parts)

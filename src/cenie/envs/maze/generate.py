@@ -35,10 +35,11 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     else:
         budget = uniform_to_index(budget_uniform, max_walls)
     used = jnp.arange(max_walls + 2) < budget
-    walls = jnp.zeros(tiles, bool).at[sampled_tiles].max(used)
+    # Compared with every tile, because a scatter is a loop over all levels and walls on CPUs.
+    walls = (used & (sampled_tiles == jnp.arange(tiles)[:, None])).any(axis=1)
     # The goal and the start are the first two draws that no wall has used.
     goal, start = sampled_tiles[budget], sampled_tiles[budget + 1]
-    walls, start = place_start(repair_uniform, walls.at[goal].set(False), goal, start)
+    walls, start = place_start(repair_uniform, _cleared(walls, goal), goal, start)
     return assemble(walls, goal, start, uniform_to_index(direction_uniform, 4), config)
 
 
@@ -55,7 +56,11 @@ def place_start(
     `uniform`, a number in [0, 1), decides which empty tile.
     """
     start = jnp.where(preferred == goal, random_free_tile(uniform, walls, goal), preferred)
-    return walls.at[start].set(False), start
+    return _cleared(walls, start), start
+
+
+def _cleared(walls: Bool[Array, " tiles"], tile: Int[Array, ""]) -> Bool[Array, " tiles"]:
+    return walls & (jnp.arange(walls.shape[0]) != tile)
 
 
 def random_free_tile(
