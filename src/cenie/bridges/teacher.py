@@ -29,9 +29,9 @@ from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
+from cenie.teach.measure import apart
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
-from cenie.teach.measure import apart
 from cenie.teach.played import Points
 from cenie.teach.recipes import curriculum
 from cenie.teach.stored import stored_levels

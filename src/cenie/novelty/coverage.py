@@ -73,11 +73,7 @@ def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> Coverag
     Points that are not valid [n, t], or not finite, are ignored ever after.
     """
     points, valid = cleaned(features, valid)
-    window = state.valid.shape[0]
-    return state._replace(
-        points=jnp.concatenate([state.points, points])[-window:],
-        valid=jnp.concatenate([state.valid, valid])[-window:],
-    )
+    return state._replace(points=_latest(state.points, points), valid=_latest(state.valid, valid))
 
 
 def is_full(state: CoverageState) -> jax.Array:
@@ -137,6 +133,13 @@ def log_density(config: CoverageConfig, state: CoverageState, points: jax.Array)
     density = model_of(config).log_density(config, state.model, points)
     density = jnp.where(jnp.isfinite(points).all(axis=1) & ~jnp.isnan(density), density, -jnp.inf)
     return jnp.clip(density, -LOG_DENSITY_LIMIT, LOG_DENSITY_LIMIT)
+
+
+def _latest(old: jax.Array, new: jax.Array) -> jax.Array:
+    """The last rows of the new array behind the old one, as many as the old one has."""
+    kept = max(0, old.shape[0] - new.shape[0])
+    newest = new[new.shape[0] - (old.shape[0] - kept) :]
+    return jnp.concatenate([old[old.shape[0] - kept :], newest]) if kept else newest
 
 
 def _points_to_fit(config: CoverageConfig, available: int) -> int:

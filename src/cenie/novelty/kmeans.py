@@ -29,8 +29,10 @@ def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Ch
     distances. Missing points must be finite; they are never drawn.
     """
     candidates = 2 + int(math.log(count))
-    first_key, next_key = jax.random.split(key)
-    first = weighted_draws(valid.astype(jnp.float32), jax.random.uniform(first_key, (1,)))
+    draws = (count - 1) * candidates
+    # One draw for both, though the first needs but one number: each is a program of its own to be compiled.
+    of_first, of_next = jax.vmap(lambda key: jax.random.uniform(key, (max(1, draws),)))(jax.random.split(key))
+    first = weighted_draws(valid.astype(jnp.float32), of_first[:1])
     first_distance = _squared_distances(points, points[first])[0]
 
     def extend(nearest: jax.Array, uniform: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
@@ -41,7 +43,7 @@ def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Ch
         best = jnp.argmin(jnp.sum(jnp.where(valid, jnp.sqrt(left), 0.0), axis=1))
         return left[best], (options[best], distances[best], jnp.any(weights > 0.0))
 
-    uniforms = jax.random.uniform(next_key, (count - 1, candidates))
+    uniforms = of_next[:draws].reshape(count - 1, candidates)
     _, (indices, distances, new) = lax.scan(extend, first_distance, uniforms)
     distances = jnp.concatenate([first_distance[None], distances])
     usable = jnp.any(valid) & jnp.all(jnp.isfinite(distances) | ~valid)

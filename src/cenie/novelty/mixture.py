@@ -8,7 +8,7 @@ side by side, and when some have converged and would only be carried along, the 
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -151,15 +151,16 @@ def begin(
     Every point belongs to its nearest centre, and the means are the centres themselves. `previous` are
     mixtures [m, ...] to start from instead, the smallest first, for those sizes where its mask [m] is true.
     """
+    most = sizes[::-1]
     centres, labels = problem.points[chain.indices], kmeans.nearest_labels(chain.distances, sizes[0])
-    mixtures = _from_labels(problem, centres, labels, sizes)
+    mixtures = _from_labels(problem, centres, labels[::-1], most)
     if previous is not None:
-        old, known = previous
+        old, known = turned(previous)
         mixtures = jax.tree.map(partial(rows_where, known), _moved(old, problem.origin), mixtures)
-    components = jnp.array(sizes)
+    components = jnp.array(most)
     possible = components <= chain.distinct
-    nothing = jnp.zeros(len(sizes), jnp.int32)
-    return turned(Progress(components, mixtures, jnp.full(len(sizes), jnp.inf), nothing, ~possible, possible))
+    nothing = jnp.zeros(len(most), jnp.int32)
+    return Progress(components, mixtures, jnp.full(len(most), jnp.inf), nothing, ~possible, possible)
 
 
 def advance(
@@ -186,10 +187,16 @@ def advance(
     def step(progress: Progress, stage: _Stage) -> Progress:
         """One step of the first mixtures that wait for it."""
         waiting = is_waiting(progress, stage.above)
+        if len(stage.widths) == 1:
+            # Of one mixture all is written back, since a loop goes on only as long as one is waiting.
+            first = jnp.argmax(waiting)
+            old = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, first), progress)
+            write = partial(lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+            return _stepped(progress, _step(problem, old, stage.widths), write)
         index = jnp.argsort(~waiting, stable=True)[: len(stage.widths)]
         old = jax.tree.map(lambda leaf: leaf[index], progress)
         new = jax.tree.map(partial(rows_where, waiting[index]), _step(problem, old, stage.widths), old)
-        return jax.tree.map(lambda all_rows, rows: all_rows.at[index].set(rows), progress, new)
+        return _stepped(progress, new, lambda all_rows, rows: all_rows.at[index].set(rows))
 
     for stage in _stages(problem, sizes, groups):
         progress = lax.while_loop(
@@ -198,6 +205,21 @@ def advance(
             progress,
         )
     return progress
+
+
+def _stepped(
+    progress: Progress, new: Progress, write: Callable[[jax.Array, jax.Array], jax.Array]
+) -> Progress:
+    """All mixtures, with what a step has changed of some of them."""
+
+    def changed(progress: Progress) -> tuple[jax.Array, ...]:
+        mixtures = progress.mixtures
+        moved = mixtures.log_weights, mixtures.offsets, mixtures.whitening
+        return *moved, progress.loss, progress.iterations, progress.done
+
+    log_weights, offsets, whitening, loss, iterations, done = map(write, changed(progress), changed(new))
+    mixtures = progress.mixtures._replace(log_weights=log_weights, offsets=offsets, whitening=whitening)
+    return progress._replace(mixtures=mixtures, loss=loss, iterations=iterations, done=done)
 
 
 def judge(problem: Problem, progress: Progress, most: Sequence[int]) -> Fits:
@@ -293,8 +315,14 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
     # All as wide as the widest: done once, this is cheaper than to compile it for each.
-    widths = [max(widths)] * len(widths)
-    joints = jnp.stack(_log_joints(problem, _packed(problem, mixtures, widths), widths))
+    count, width = len(widths), max(widths)
+    widths = [width] * count
+    packed, shape = _packed(problem, mixtures, widths), problem.shape
+    if shape.per_component:
+        together = shape.log_gaussians(problem.prepared, packed.offsets, packed.whitening)
+        joints = (together + packed.log_weights[:, None]).reshape(count, width, -1)
+    else:
+        joints = jnp.stack(_log_joints(problem, packed, widths))
     return _first_highest(joints), mean_where(problem.valid, jax.nn.logsumexp(joints, axis=1))
 
 

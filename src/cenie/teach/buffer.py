@@ -392,9 +392,7 @@ def _remembered(
     }
 
 
-def _change_rows(
-    stored: Any, slots: Int[Array, " n"], change: Callable[[Any, Any], Any], inputs: Any
-) -> Any:
+def _change_rows(stored: Any, slots: Int[Array, " n"], change: Callable[[Any, Any], Any], inputs: Any) -> Any:
     """Arrays [c, ...] after `change(old row, input)` in each of the slots, one after another; -1 is none.
 
     One loop for all arrays: XLA compiles one for every scatter on CPUs.

@@ -329,9 +329,8 @@ def cycles(
     if not found:
         nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters)
         return state, nothing, {}, Record({}, None)
-    counters, metrics, levels = jax.tree.map(
-        lambda *values: np.stack(values), *((counters, metrics, record.levels) for counters, metrics, record in found)
-    )
+    rows = ((counters, metrics, record.levels) for counters, metrics, record in found)
+    counters, metrics, levels = jax.tree.map(lambda *values: np.stack(values), *rows)
     samples = [record.points for *_, record in found if record.points is not None]
     return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
 

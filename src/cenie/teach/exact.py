@@ -89,7 +89,8 @@ def lexicographic_order(*keys: tuple[UInt32[Array, " c"], int]) -> UInt32[Array,
     position_bits = max(1, (count - 1).bit_length())
     position = jnp.arange(count, dtype=jnp.uint32)
     width = 32 - position_bits
-    digits = jnp.stack([(key >> shift) << position_bits for key, bits in keys for shift in range(0, bits, width)])
+    shifted = [key >> shift for key, bits in keys for shift in range(0, bits, width)]
+    digits = jnp.stack(shifted) << position_bits
 
     def sort_by(order: UInt32[Array, " c"], digit: UInt32[Array, " c"]) -> tuple[UInt32[Array, " c"], None]:
         words = jnp.sort(digit[order] | position)

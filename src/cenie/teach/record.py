@@ -27,8 +27,8 @@ _DRAW = 0x706F696E
 class PointSample(eqx.Module):
     """State-action points of the first student: from which cycle, level of its batch and step each one is.
 
-    `kind` says what the levels of that cycle were. `lots` are random numbers of [0, 1), by which the points of
-    one cycle are merged with those of others.
+    `kind` says what the levels of that cycle were. `lots` are random numbers of [0, 1), by which the points
+    of one cycle are merged with those of others.
     """
 
     values: Float[Array, "s d"]
@@ -99,7 +99,7 @@ def merged(samples: Sequence[PointSample]) -> PointSample:
 
     A place takes the point of the next cycle with the chance 1 / n if that is the n-th one.
     """
-    lots = np.stack([sample.lots for sample in samples])
+    lots = np.stack([np.asarray(sample.lots) for sample in samples])
     takes = lots * np.arange(1, len(samples) + 1)[:, None] < 1.0
     last = len(samples) - 1 - np.argmax(takes[::-1], axis=0)
     parts = [dataclasses.replace(sample, lots=None) for sample in samples]
