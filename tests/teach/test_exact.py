@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenie.teach import exact, insertion
+from cenie.teach import exact, insertion, measure
 
 C = 6
 weights = st.lists(st.floats(0, 8, width=32, allow_subnormal=False), min_size=C, max_size=C)
@@ -19,6 +19,19 @@ def test_the_worked_example_of_insertion_is_right():
     result = doctest.testmod(insertion)
     assert result.attempted >= 8
     assert result.failed == 0
+
+
+def test_the_example_of_metrics_that_are_taken_apart_is_right():
+    result = doctest.testmod(measure)
+    assert result.attempted >= 1
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 4000])
+def test_the_inverse_of_an_order_is_its_inverse(count):
+    order = np.random.default_rng(count).permutation(count).astype(np.uint32)
+    places = np.asarray(exact.inverse(jnp.asarray(order)))
+    np.testing.assert_array_equal(places[order], np.arange(count))
 
 
 @given(weights)

@@ -24,19 +24,22 @@ _DRAW = 0x706F696E
 """Folded into the key of a cycle. Small numbers would give the keys that `jax.random.split` gives."""
 
 
+_Numbers = Array | np.ndarray
+
+
 class PointSample(eqx.Module):
     """State-action points of the first student: from which cycle, level of its batch and step each one is.
 
     `kind` says what the levels of that cycle were. `lots` are random numbers of [0, 1), by which the points
-    of one cycle are merged with those of others.
+    of one cycle are merged with those of others. Of several cycles, all is on the host.
     """
 
-    values: Float[Array, "s d"]
-    cycle: Int[Array, " s"]
-    kind: Int[Array, " s"]
-    level: Int[Array, " s"]
-    step: Int[Array, " s"]
-    lots: Float[Array, " s"] | None = None
+    values: Float[_Numbers, "s d"]
+    cycle: Int[_Numbers, " s"]
+    kind: Int[_Numbers, " s"]
+    level: Int[_Numbers, " s"]
+    step: Int[_Numbers, " s"]
+    lots: Float[_Numbers, " s"] | None = None
 
 
 class Record(eqx.Module):
