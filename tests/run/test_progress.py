@@ -38,7 +38,7 @@ def test_a_report_is_one_line_however_long_it_is() -> None:
         progress.advance(10, 163_840, 31_000.0, ROW, "solved")
         progress.note("a note " * 30)
     compiling, evaluated, report, note = lines(console)
-    assert compiling == "compiling ... (a minute or so)"
+    assert compiling == "compiling ... (up to a minute)"
     assert evaluated == "after 0 updates: cenie8-sym solved 0.125"
     assert report == (
         "10/40 updates, 0.16M steps, 31.0k steps/s, training levels solved 0.25, cenie8-sym solved 0.12"

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cenie.run.output import printable
 
-_COMPILING = "compiling ... (a minute or so)"
+_COMPILING = "compiling ... (up to a minute)"
 _REPORT_EVERY = 10.0
 """Seconds between two reports, where lines stay."""
 _PATIENCE = 60.0

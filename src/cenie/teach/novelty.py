@@ -77,7 +77,7 @@ class Novelty(Protocol):
         ...
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Array]:
-        """What to log."""
+        """What to log: single numbers, or several in an array (`measure.apart`)."""
         ...
 
 
