@@ -90,6 +90,15 @@ def test_with_novelty_the_report_shows_its_weight_the_size_of_the_mixture_and_th
     assert of_another_density == ", novelty weight 0.25, 2064 levels stored"
 
 
+@pytest.mark.parametrize(("env_steps", "expected"), [(None, "5.0"), (10_000, "5.0"), (2_500, "1.0")])
+def test_time_left_is_that_of_updates_or_of_environment_steps_whatever_ends_first(
+    env_steps: int | None, expected: str
+) -> None:
+    progress = Progress(piped(), 20, total_env_steps=env_steps)
+    progress._began = (60.0, 0, 100)
+    assert progress._time_left(360.0, updates=10, env_steps=2_100) == f", {expected} min left"
+
+
 def test_a_long_compilation_is_mentioned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "_PATIENCE", 0.01)
     console = piped()

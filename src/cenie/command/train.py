@@ -141,7 +141,9 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
 
     say(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}")
     try:
-        with Progress(console, config.updates, levels_before_replay(config)) as progress:
+        with Progress(
+            console, config.updates, levels_before_replay(config), config.run.env_steps
+        ) as progress:
             if note:
                 progress.note(note)
             finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)

@@ -62,7 +62,9 @@ def train(
     if resume:
         check_checkpoints(config, directory)
     if not resume or updates_done(config, directory) is None:
-        with Progress(Console(quiet=quiet), config.updates, levels_before_replay(config)) as progress:
+        with Progress(
+            Console(quiet=quiet), config.updates, levels_before_replay(config), config.run.env_steps
+        ) as progress:
             run_training(config, directory, progress, resume=resume, decay=decay, parts=parts)
     return Run(directory.path, load_config(directory.config, config.entry), parts)
 

@@ -28,7 +28,13 @@ class Progress:
     replayed levels only can begin to learn.
     """
 
-    def __init__(self, console: Console, total_updates: int, levels_before_replay: int = 0):
+    def __init__(
+        self,
+        console: Console,
+        total_updates: int,
+        levels_before_replay: int = 0,
+        total_env_steps: int | None = None,
+    ):
         self._console = console
         self._bar = Bar(
             SpinnerColumn(),
@@ -42,9 +48,10 @@ class Progress:
         )
         self._task = self._bar.add_task("training", total=total_updates, detail=_COMPILING)
         self._total = total_updates
+        self._total_env_steps = total_env_steps
         self._levels_before_replay = levels_before_replay
         self._printed = self._heard = time.monotonic()
-        self._began: tuple[float, int] | None = None
+        self._began: tuple[float, int, int] | None = None
         self._score = ""
         self._turn_to("compiling")
         self._ended = threading.Event()
@@ -112,18 +119,21 @@ class Progress:
         self._turn_to("training")
         self._heard = now = time.monotonic()
         if self._began is None and not filling:
-            self._began = (now, updates)
+            self._began = (now, updates, env_steps)
         if not self._console.is_terminal and now - self._printed > _REPORT_EVERY:
             self._printed = now
             done = "" if filling else f"{updates}/{self._total} updates, "
-            self._say(f"{done}{detail}{self._time_left(now, updates)}")
+            self._say(f"{done}{detail}{self._time_left(now, updates, env_steps)}")
 
-    def _time_left(self, now: float, updates: int) -> str:
-        began, first = self._began or (now, updates)
-        if updates <= first:
+    def _time_left(self, now: float, updates: int, env_steps: int) -> str:
+        """Until the last update, or the last environment step if these are counted and run out sooner."""
+        began, first_update, first_step = self._began or (now, updates, env_steps)
+        if updates <= first_update:
             return ""
-        seconds = (now - began) / (updates - first) * (self._total - updates)
-        return f", {seconds / 60:.1f} min left"
+        left = (self._total - updates) / (updates - first_update)
+        if self._total_env_steps is not None:
+            left = min(left, (self._total_env_steps - env_steps) / (env_steps - first_step))
+        return f", {(now - began) * max(0.0, left) / 60:.1f} min left"
 
     @contextlib.contextmanager
     def evaluation(self, suite: str) -> Iterator[Callable[[int, int], None]]:
