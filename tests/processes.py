@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console
 
 from cenie import devices
+from cenie.run import compiled
 from cenie.run.directory import RunDirectory
 from cenie.run.progress import Progress
 from cenie.run.train import train
@@ -37,6 +38,7 @@ def split() -> None:
 
 
 def run(directory: str, resume: bool) -> None:
+    compiled.PARTS["learn_turn"] = {}  # as the process of the tests has it, for the same bits
     config = tiny("plr-robust", run__devices=2, updates=4 if resume else 2)
     with Progress(Console(), config.updates) as progress:
         assert train(config, RunDirectory(Path(directory)), progress, resume=resume)
