@@ -315,14 +315,8 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
     """The most responsible component of each point [m, n], and the mean log-likelihoods [m]."""
     # All as wide as the widest: done once, this is cheaper than to compile it for each.
-    count, width = len(widths), max(widths)
-    widths = [width] * count
-    packed, shape = _packed(problem, mixtures, widths), problem.shape
-    if shape.per_component:
-        together = shape.log_gaussians(problem.prepared, packed.offsets, packed.whitening)
-        joints = (together + packed.log_weights[:, None]).reshape(count, width, -1)
-    else:
-        joints = jnp.stack(_log_joints(problem, packed, widths))
+    widths = [max(widths)] * len(widths)
+    joints = jnp.stack(_log_joints(problem, _packed(problem, mixtures, widths), widths))
     return _first_highest(joints), mean_where(problem.valid, jax.nn.logsumexp(joints, axis=1))
 
 

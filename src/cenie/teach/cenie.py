@@ -22,6 +22,7 @@ from cenie.novelty.selection import sizes_of
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.config import AsPlayed, Relative, Rescored
 from cenie.teach.curriculum import NOVELTY
+from cenie.teach.measure import several
 from cenie.teach.novelty import Experience
 from cenie.teach.played import evenly_spread
 
@@ -168,5 +169,5 @@ class CenieNovelty:
             if value.ndim == 0:
                 found[f"fit/{name}"] = value
             elif isinstance(self.coverage, MixtureConfig):
-                found[f"fit/{name}/{{{','.join(map(str, sizes_of(self.coverage)))}}}"] = value
+                found[f"fit/{name}/{several(sizes_of(self.coverage))}"] = value
         return found

@@ -5,7 +5,7 @@ in a compiled program each number that is taken out of an array is one more kern
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +18,11 @@ from cenie.teach.buffer import BufferState
 from cenie.teach.config import PriorityConfig
 
 Metrics = dict[str, Array]
+
+
+def several(names: Iterable[object]) -> str:
+    """What stands for these names in that of an array of their numbers."""
+    return f"{{{','.join(map(str, names))}}}"
 
 
 def apart(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -70,7 +75,7 @@ def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: Priorit
         "buffer_size": buffer.size,
         "buffer_fill": buffer.size / buffer.capacity,
         "largest_probability": jnp.max(probabilities),
-        f"{{{','.join(sums)}}}": jnp.sum(jnp.stack([*sums.values()]), axis=1),
+        several(sums): jnp.sum(jnp.stack([*sums.values()]), axis=1),
     }
 
 

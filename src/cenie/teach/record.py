@@ -85,9 +85,7 @@ def draw_points(
     """`count` points of a rollout that was collected with its features, each drawn from all of them."""
     # One draw for everything: each is a program of its own to be compiled.
     uniform = jax.random.uniform(jax.random.fold_in(cycle_key, _DRAW), (3, count))
-    level, step = (
-        jnp.floor(part * size).astype(jnp.int32) for part, size in zip(uniform, rollout.reward.shape)
-    )
+    level, step = ((part * size).astype(jnp.int32) for part, size in zip(uniform, rollout.reward.shape))
     # The drawn steps as levels of one step each: points of all steps would be made only to be left out.
     parts = rollout.features, rollout.action, rollout.reward
     drawn = [None if part is None else part[level, step][:, None] for part in parts]

@@ -602,7 +602,7 @@ def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> 
         "outdated": outdated,
     }
     found = measure.rank_correlations(buffer, buffer.column(NOVELTY), jnp.stack([*others.values()], axis=1))
-    return {f"novelty_{{{','.join(others)}}}_correlation": found}
+    return {f"novelty_{measure.several(others)}_correlation": found}
 
 
 def _source_learned(
