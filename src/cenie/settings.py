@@ -63,14 +63,25 @@ def setting(
     minimum: int | float | None = None,
     maximum: int | float | None = None,
     above: int | float | None = None,
+    factory: Callable[[], Any] | None = None,
+    help: str = "",
+    source: str = "",
 ) -> Any:
-    """A dataclass field with bounds: `minimum <= value <= maximum` and `value > above`.
+    """A dataclass field with bounds, and with what `cenie train DOMAIN METHOD --help` says of it.
 
-    Numbers without bounds of their own must still fit in 32 bits.
+    Args:
+        default: Its default; without one, and without a factory, the setting must be given.
+        minimum: The smallest value. Numbers without bounds of their own must still fit in 32 bits.
+        maximum: The largest value.
+        above: What the value must be greater than.
+        factory: Makes the default, for groups of settings.
+        help: What the setting decides, in one or a few sentences.
+        source: Where the default comes from, such as `paper` or `ours`.
     """
-    return dataclasses.field(
-        default=default, metadata={"minimum": minimum, "maximum": maximum, "above": above}
-    )
+    metadata = {"minimum": minimum, "maximum": maximum, "above": above, "help": help, "source": source}
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def read(record: Any, data: Any, path: str = "") -> Any:
