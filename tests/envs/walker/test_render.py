@@ -60,6 +60,22 @@ def test_boxes_and_pits_are_where_the_terrain_has_them(parameters):
         assert not is_earth(inside).any()
 
 
+@pytest.mark.filterwarnings("error")
+def test_upright_rims_of_pits_are_painted_without_warnings():
+    """A pit that is a rounding error wider than whole points has its far rim above the point before."""
+    level = make_level(0, pit_low=2 + 2**-22, pit_high=2 + 2**-22)
+    terrain = terrain_on_host(level)
+    (upright,) = np.nonzero(np.diff(terrain.x) == 0.0)
+    assert len(upright) > 5
+    image = render(level, scale=SCALE)
+    bottom = terrain.y.min() - 1.2
+    walls = terrain.x[upright]
+    beside = colours(image, [(x + 0.3, BASE - 0.8) for x in walls], bottom)
+    within = colours(image, [(x - STEP / 2, BASE - 0.6) for x in walls], bottom)
+    assert is_earth(beside).all()
+    assert not is_earth(within).any()
+
+
 def test_a_frame_follows_the_walker_and_legs_are_told_apart():
     terrain = terrain_on_host(FLAT)
     spread = STANDING.copy()

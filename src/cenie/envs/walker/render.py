@@ -181,7 +181,9 @@ def _between(first: Colour, second: Colour, part: np.ndarray) -> np.ndarray:
 def _paint_ground(view: _View, terrain: Terrain) -> None:
     """Earth that darkens with depth, and grass where it is not steep; it ends with the course."""
     x, end = view.x[0], terrain.x[-1]
-    slopes = np.diff(terrain.y) / np.diff(terrain.x)
+    rises, widths = np.diff(terrain.y), np.diff(terrain.x)
+    # The rim of a pit may stand upright: no pixel lies between its two points, and none asks for its slope.
+    slopes = np.divide(rises, widths, out=np.zeros_like(rises), where=widths > 0.0)
     slope = slopes[np.clip(np.searchsorted(terrain.x, x) - 1, 0, len(slopes) - 1)]
     depth = np.interp(x, terrain.x, terrain.y).astype(np.float32) - view.y
     distance = np.maximum(-depth / np.sqrt(1.0 + slope**2), view.x - end)
