@@ -41,7 +41,7 @@ class Problem:
 class Where:
     """A value in a preset that counts only where another setting is given: for methods that edit, say.
 
-    With `equals`, only where that setting has this value.
+    With `equals`, only where that setting has this value, or one of these in a tuple.
     """
 
     path: str

@@ -79,7 +79,8 @@ class Rollout(eqx.Module):
 class Advantages(eqx.Module):
     """Generalised advantage estimates, and the value targets `advantage + value` they imply.
 
-    `error` is the one-step error r_t + gamma V_{t+1} - V_t; `gamma` and `gae_lambda` are the student's.
+    `error` is the one-step error r_t + gamma V_{t+1} - V_t; `gamma` and `gae_lambda` are the student's. All
+    are in the unit of the values: `unit` says, for each level, how much reward that is, if it is not 1.
     """
 
     advantage: Float[Array, "n t"]
@@ -87,6 +88,7 @@ class Advantages(eqx.Module):
     error: Float[Array, "n t"]
     gamma: float = eqx.field(static=True)
     gae_lambda: float = eqx.field(static=True)
+    unit: Float[Array, " n"] | None = None
 
 
 def strongly_typed(tree: PyTree) -> PyTree:

@@ -2,10 +2,13 @@
 
 import dataclasses
 
+from cenie.run.build import build
 from cenie.run.watch import PATIENCE, Watch, too_short
 from cenie.teach.config import ReplayConfig
-from cenie.teach.curriculum import Replay
+from cenie.teach.curriculum import Curriculum, Replay
 from cenie.teach.scores import SCORES
+from cenie.teach.source import RandomSource
+from tests.tiny import tiny
 
 REPLAY = Replay(ReplayConfig(), SCORES["pvl"])
 
@@ -48,12 +51,24 @@ def test_a_uniform_score_and_a_method_without_replay_are_left_alone():
     assert said(Watch(None, ""), 20, unscored=4, equal_scores=True) == []
 
 
+def curriculum(**parts):
+    return Curriculum(**{"source": RandomSource(lambda key: key), "learn_on_new": True} | parts)
+
+
 def test_rollouts_shorter_than_episodes_are_foreseen():
-    (line,) = too_short(REPLAY, 16, 250)
+    (line,) = too_short(curriculum(replay=REPLAY), 16, 250)
     assert "16 steps" in line
     assert "student.num_steps to 250" in line
     assert "teacher.replay.unfinished" in line
-    assert list(too_short(REPLAY, 250, 250)) == []
-    assert list(too_short(None, 16, 250)) == []
+    assert list(too_short(curriculum(replay=REPLAY), 250, 250)) == []
+    assert list(too_short(curriculum(), 16, 250)) == []
     scored = dataclasses.replace(REPLAY, config=ReplayConfig(unfinished="score"))
-    assert list(too_short(scored, 16, 250)) == []
+    assert list(too_short(curriculum(replay=scored), 16, 250)) == []
+
+
+def test_rollouts_that_are_too_short_for_a_source_that_learns_are_foreseen():
+    source = build(tiny("paired"))[1].curriculum.source
+    (line,) = too_short(curriculum(source=source), 16, 250)
+    assert "tells the teacher nothing" in line
+    assert "teacher.unfinished" in line
+    assert list(too_short(curriculum(source=source, unfinished="score"), 16, 250)) == []

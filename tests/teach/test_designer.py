@@ -25,10 +25,11 @@ from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
 from cenie.student.config import Lstm, Mlp, PPOConfig, border_of, image_and_rest
 from cenie.student.encoders import board_and_discrete, parts_of
+from cenie.teach import teacher
 from cenie.teach.config import DesignerConfig
 from cenie.teach.designer import DesignerSource, rank_among, rewards_of, utility_of
-from cenie.teach.played import Outcomes, episode_outcomes
-from cenie.types import Rollout, Step
+from cenie.teach.played import Outcomes, Played, episode_outcomes
+from cenie.types import Advantages, Rollout, Step
 from tests.tiny import tiny
 
 STEPS, COUNT, UPDATES = 3, 64, 40
@@ -163,7 +164,8 @@ def expected_utility(utility, clip, student, antagonist):
         return None
     if utility.startswith("minus"):
         return -np.mean(student) if utility == "minus-return" else -max(student)
-    if utility == "flexible-regret" and max(student) > max(antagonist):
+    # As the original code decides: the antagonist must do better to be one.
+    if utility == "flexible-regret" and not max(antagonist) > max(student):
         student, antagonist = antagonist, student
     best = np.mean(antagonist) if utility == "mean-regret" else max(antagonist)
     return max(best - np.mean(student), 0.0) if clip else best - np.mean(student)
@@ -183,6 +185,43 @@ def test_utilities_are_those_of_the_completed_episodes(utility, clip):
         assert bool(known[level]) == (expected is not None)
         assert float(value[level]) == pytest.approx(expected or 0.0, abs=1e-5)
     assert seen == {True, False}
+
+
+def test_of_two_equals_the_student_is_the_antagonist_as_in_the_original_code():
+    student = outcomes([0.5], finished=2, best=jnp.asarray([1.0]))
+    antagonist = outcomes([0.8], finished=5, best=jnp.asarray([1.0]))
+    value, _ = utility_of("flexible-regret", (student, antagonist))
+    np.testing.assert_allclose(value, [0.2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["paired", "minimax"])
+def test_a_walker_that_fell_beside_one_that_still_walks_has_a_regret_at_quick(method):
+    """Rollouts of 512 steps, episodes of up to 2,000: the largest regrets were those that were not known."""
+    setup = build(preset("walker", method, "quick"))[1]
+    curriculum, students = setup.curriculum, setup.curriculum.students
+    designer = source(curriculum.source.utility)
+    curriculum = dataclasses.replace(curriculum, source=designer)
+    state = teacher.init(curriculum, COUNT, jax.random.key(0))
+    assignment, state = teacher.ask(curriculum, state, jax.random.key(1), COUNT)
+    steps = jnp.arange(6)
+    falls = played(0, COUNT, 6)
+    falls = dataclasses.replace(
+        falls,
+        reward=jnp.broadcast_to(jnp.where(steps == 2, -100.0, 1.0), falls.reward.shape),
+        terminated=jnp.broadcast_to(steps == 2, falls.terminated.shape),
+    )
+    walks = dataclasses.replace(
+        falls, reward=jnp.ones_like(falls.reward), terminated=jnp.zeros_like(falls.terminated)
+    )
+    rollouts = (falls, walks) if method == "paired" else (walks,)
+    advantages = Advantages(falls.value, falls.value, falls.value, 1.0, 1.0)
+    batch = tuple(
+        Played(assignment.batch_of(0).levels, one, advantages, episode_outcomes(one)) for one in rollouts
+    )
+    assert len(batch) == students
+    _, metrics, _ = teacher.tell(curriculum, state, assignment, played=batch, key=jax.random.key(2))
+    assert float(metrics["source/known"]) == 1.0
+    assert float(metrics["source/utility"]) == (6.0 - (-98.0) if method == "paired" else -6.0)
 
 
 @functools.cache
@@ -305,6 +344,25 @@ def test_presets_say_what_paper_and_original_code_say_of_each_agent(domain, meth
     if domain == "maze":
         width = 13 * 13 * 128 + 10 + 50
         assert network.encoder.width(config.design_spec.observation_parts) == width
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        ("maze", ("maxmc", "rank", 0.1, 0.3, 0.95, 0.0)),
+        ("racing", ("maxmc-start-positive", "power", 1.0, 0.7, 0.5, 0.01)),
+    ],
+)
+def test_repaired_is_that_of_the_published_runs_with_the_preset_dcd(domain, expected):
+    repaired = preset(domain, "repaired", "dcd").teacher
+    replay, entropy = repaired.replay, repaired.designer.ppo.entropy_coef
+    priority = replay.priority
+    found = (priority.transform, priority.temperature, priority.staleness_coef, replay.replay_prob, entropy)
+    assert (repaired.score, *found) == expected
+    others = preset(domain, "paired", "dcd").teacher.designer, preset(domain, "plr-robust", "dcd").teacher
+    assert others[0].ppo.entropy_coef == 0.0
+    assert (others[1].score, others[1].replay.priority.transform) == ("pvl", expected[1])
+    assert preset(domain, "plr", "dcd").teacher.replay.priority.transform == expected[1]
 
 
 def test_the_designer_of_a_domain_from_elsewhere_is_known_by_its_environment():

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cenie.envs.racing.dynamics import END_BONUS, LAP_REWARD
 from cenie.run.build import build
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
@@ -358,6 +359,26 @@ def test_walkers_are_compared_by_their_parameters(stairs, numbers):
 def test_settings_that_make_no_sense_are_refused(settings, reason):
     with pytest.raises(SettingsError, match=reason):
         preset("walker", "poet", "quick", settings)
+
+
+@pytest.mark.parametrize("name", ["quick", "paper", "dcd"])
+@pytest.mark.parametrize("domain", ["maze", "walker", "racing"])
+def test_growth_does_not_stop_where_students_are_good(domain, name):
+    """Cars had the bounds of walkers, where 340 is more than any return; a lap of theirs is worth 1,000."""
+    teacher = preset(domain, "poet", name).teacher
+    lowest, highest = teacher.criterion
+    good = {"maze": 0.9, "walker": 330.0, "racing": LAP_REWARD + END_BONUS}[domain]
+    assert lowest < teacher.reproduce_at < good <= highest
+
+
+@pytest.mark.parametrize("given", [(), ("reproduce_at",), ("criterion",)])
+def test_a_domain_that_says_nothing_of_returns_is_refused(given):
+    domain, _ = build(tiny("poet", "walker"))
+    missing = {"reproduce_at", "criterion"} - {*given}
+    settings = dataclasses.replace(SETTINGS, **dict.fromkeys(missing))
+    with pytest.raises(SettingsError) as error:
+        curriculum(domain, settings)
+    assert {problem.path for problem in error.value.problems} == {f"teacher.{name}" for name in missing}
 
 
 def test_a_domain_without_encodings_is_refused():

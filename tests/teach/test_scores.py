@@ -85,6 +85,7 @@ def oracle(name, inputs):
                 "maxmc": (top - v).mean(),
                 "maxmc-positive": np.maximum(top - v, 0).mean(),
                 "maxmc-start": top - v[0],
+                "maxmc-start-positive": max(top - v[0], 0.0),
                 "entropy": np.asarray(rollout.entropy, np.float64)[i, piece].mean(),
                 "uniform": 1.0,
             }[name]
@@ -210,6 +211,21 @@ def test_bug_jaxued_maximum_return_starts_at_zero():
     done = done_pattern("last step")
     inputs = make_inputs(done, reward=np.full((N, T), -1.0))
     np.testing.assert_array_equal(inputs.max_return, np.full(N, -T))
+
+
+def test_best_return_and_values_have_one_unit():
+    """Values that are learned from scaled rewards were compared with returns that are not."""
+    done = done_pattern("several")
+    inputs = make_inputs(done)
+    unit = 100.0
+    scaled = dataclasses.replace(
+        inputs,
+        max_return=unit * inputs.max_return,
+        advantages=dataclasses.replace(inputs.advantages, unit=jnp.full(N, unit)),
+    )
+    for name in ("maxmc", "maxmc-positive", "maxmc-start", "maxmc-start-positive"):
+        score = SCORES[name].compute
+        np.testing.assert_allclose(score(scaled), score(inputs), rtol=1e-5, atol=1e-6)
 
 
 def test_entropy_must_be_given():

@@ -49,7 +49,8 @@ def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     for path, value in values.items():
         if isinstance(value, Where):
             found = settings.value_at(data, value.path)
-            if found is None or value.equals not in (None, found):
+            wanted = value.equals if isinstance(value.equals, tuple) else (value.equals,)
+            if found is None or not (value.equals is None or found in wanted):
                 continue
             value = value.value
         if not path.startswith("teacher.") or settings.value_at(data, path, _ABSENT) is not _ABSENT:

@@ -197,7 +197,7 @@ def _open(
     config, cycle, facts = start.config, start.cycle, start.facts
     replay = setup.curriculum.replay
     longest = setup.environment.max_steps
-    for message in too_short(replay, config.student.num_steps, longest):
+    for message in too_short(setup.curriculum, config.student.num_steps, longest):
         progress.note(message)
     are_cores = jax.default_backend() == "cpu"
     for message in unused_devices(config, jax.device_count(), are_cores=are_cores):

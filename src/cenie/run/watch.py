@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from cenie.teach.curriculum import Replay
+from cenie.teach.curriculum import Curriculum, Replay
 from cenie.teach.scores import uniform
+from cenie.teach.source import RandomSource
 
 PATIENCE = 5
 """Batches of levels before anything is said."""
@@ -48,18 +49,22 @@ class Watch:
         return is_first
 
 
-def too_short(replay: Replay | None, num_steps: int, longest_episode: int) -> Iterator[str]:
+def too_short(curriculum: Curriculum, num_steps: int, longest_episode: int) -> Iterator[str]:
     """What can be foreseen: rollouts that may end before the first episode does."""
-    if replay is not None and replay.config.unfinished == "ignore" and num_steps < longest_episode:
+    replay = curriculum.replay
+    unfinished = curriculum.unfinished if replay is None else replay.config.unfinished
+    looks = replay is not None or not isinstance(curriculum.source, RandomSource)
+    if looks and unfinished == "ignore" and num_steps < longest_episode:
+        lost = "has no score and cannot be replayed" if replay else "tells the teacher nothing"
         yield (
             f"rollouts of {num_steps} steps may end before an episode does (up to {longest_episode} steps): "
-            f"such a level has no score and cannot be replayed. {remedy(longest_episode)}"
+            f"such a level {lost}. {remedy(longest_episode, 'replay.unfinished' if replay else 'unfinished')}"
         )
 
 
-def remedy(longest_episode: int) -> str:
-    """What to do in a training run of ours."""
+def remedy(longest_episode: int, name: str = "replay.unfinished") -> str:
+    """What to do in a training run of ours; `name` is the setting of the teacher that decides."""
     return (
-        f"Raise student.num_steps to {longest_episode}, or set teacher.replay.unfinished to 'score' to score "
+        f"Raise student.num_steps to {longest_episode}, or set teacher.{name} to 'score' to score "
         "what was played of an episode"
     )

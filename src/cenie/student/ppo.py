@@ -1,5 +1,6 @@
 """Proximal policy optimisation for students with and without memory."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -120,13 +121,15 @@ def learn(
 def _scaled_advantages(
     ppo: PPOConfig, state: StudentState, rollout: Rollout
 ) -> tuple[ReturnScale, Advantages]:
-    scale = state.return_scale
+    scale, unit = state.return_scale, None
     if ppo.normalise_returns:
         scale, reward = scale_rewards(scale, rollout.reward, rollout.done, ppo.gamma)
         rollout = eqx.tree_at(lambda r: r.reward, rollout, reward)
-    return scale, gae(
+        unit = jnp.full(reward.shape[0], scale.deviation)
+    advantages = gae(
         rollout, ppo.gamma, ppo.gae_lambda, ppo.bootstrap_at_rollout_end, ppo.bootstrap_at_timeout
     )
+    return scale, dataclasses.replace(advantages, unit=unit)
 
 
 def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> tuple[_Batch, Observation | None]:

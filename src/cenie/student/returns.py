@@ -16,6 +16,11 @@ class ReturnScale(eqx.Module):
     mean: Float[Array, "*t"]
     variance: Float[Array, "*t"]
 
+    @property
+    def deviation(self) -> Float[Array, "*t"]:
+        """What rewards are divided by."""
+        return jnp.sqrt(self.variance + _EPSILON)
+
 
 def initial_scale() -> ReturnScale:
     """Mean 0 and variance 1, with so small a count that the first batch replaces them."""
@@ -53,8 +58,7 @@ def scale_rewards(
         return merged, merged
 
     scale, history = jax.lax.scan(include, scale, batch)
-    deviation = jnp.sqrt(history.variance + _EPSILON)
-    return scale, jnp.clip(reward / deviation, -_LIMIT, _LIMIT)
+    return scale, jnp.clip(reward / history.deviation, -_LIMIT, _LIMIT)
 
 
 def _merge(seen: ReturnScale, new: ReturnScale) -> ReturnScale:

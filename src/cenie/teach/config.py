@@ -231,8 +231,8 @@ Utility = Literal["regret", "mean-regret", "flexible-regret", "minus-return", "m
 
 `regret` (displayed equation of PAIRED): the antagonist's best return minus the student's mean return.
 `mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd):
-whoever did better at best is the antagonist. `minus-return` (Minimax): minus the student's mean return, and
-`minus-best-return` (Minimax in dcd) minus its best one.
+whoever did better at best is the antagonist, and of equals the student. `minus-return` (Minimax): minus the
+student's mean return, and `minus-best-return` (Minimax in dcd) minus its best one.
 """
 
 

@@ -133,9 +133,9 @@ def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[
         return antagonist.mean_return - student.mean_return
     regret = antagonist.max_return - student.mean_return
     if utility == "flexible-regret":
-        # Whoever did better at best is the antagonist of the other.
+        # Whoever did better at best is the antagonist of the other; of equals it is the student, as in dcd.
         turned = student.max_return - antagonist.mean_return
-        return jnp.where(student.max_return > antagonist.max_return, turned, regret)
+        return jnp.where(student.max_return >= antagonist.max_return, turned, regret)
     return regret
 
 

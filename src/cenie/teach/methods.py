@@ -33,6 +33,7 @@ ScoreName = Literal[
     "maxmc",
     "maxmc-positive",
     "maxmc-start",
+    "maxmc-start-positive",
     "td",
     "mna",
     "entropy",
@@ -87,6 +88,12 @@ class DesignerTeacher:
     # A level buffer for each student, who then learn from replayed levels only.
     replay: ReplayConfig | None = None
     score: ScoreName = "pvl"  # only read with replay
+    unfinished: Literal["ignore", "score"] = setting(
+        "ignore",
+        help="A level on which a student completed no episode: it has no utility (`ignore`), or that of the "
+        "return so far (`score`). Only read without replay, which has a setting of this name itself.",
+        source="ours",
+    )
 
     @property
     def has_antagonist(self) -> bool:
@@ -156,8 +163,8 @@ class PoetTeacher:
     """A population of pairs, each a level and a student that learns on it, which has to prove itself on the
     levels of the others too.
 
-    The numbers are those that POET was published with for the walker; its updates are steps of an evolution
-    strategy.
+    The numbers are those that POET was published with; its updates are steps of an evolution strategy. What a
+    good and a bad return are depends on the domain, whose presets say it.
     """
 
     # Where the level of the first pair comes from; all others are edits of levels that were admitted.
@@ -166,14 +173,21 @@ class PoetTeacher:
     pairs: int = setting(25, minimum=2, maximum=1000)  # original code
     # Updates of each pair in a round, after which students are tried on the levels of others.
     turn: int = setting(25, minimum=1, maximum=1_000_000)  # original code: transfers every 25 iterations
-    # A pair may have children if its student returns so much on its level.
-    reproduce_at: float = 200.0  # original code
+    reproduce_at: float | None = setting(
+        None,
+        help="A pair may have children if its student returns so much on its level. Must be given where the "
+        "domain's presets name no value.",
+        source="ours",
+    )
     # So many children are tried after each round, and so many of them admitted at most. Original code.
     children: int = setting(8, minimum=1, maximum=1000)
     admitted: int = setting(1, minimum=1, maximum=1000)
-    # The minimal criterion: between what the returns on a child must lie, of its parent's student and of the
-    # best one.
-    criterion: tuple[float, float] = (25.0, 340.0)  # original code
+    criterion: tuple[float, float] | None = setting(
+        None,
+        help="The minimal criterion: between what the returns on a child must lie, of its parent's student "
+        "and of the best one. Must be given where the domain's presets name no values.",
+        source="ours",
+    )
     # Children are ranked by their distance from the nearest so many encodings of all levels ever admitted.
     neighbours: int = setting(5, minimum=1, maximum=1000)  # original code
     archive: int = setting(2000, minimum=1, maximum=10_000_000)
@@ -183,7 +197,7 @@ class PoetTeacher:
     unfinished: Literal["ignore", "score"] = "ignore"
 
     def check(self) -> Iterator[Problem]:
-        if self.criterion[0] >= self.criterion[1]:
+        if self.criterion is not None and self.criterion[0] >= self.criterion[1]:
             yield Problem("criterion", f"the first must be below the second, got {show(self.criterion)}")
         if self.admitted > self.children:
             yield Problem("admitted", f"must not exceed children ({self.children}), got {self.admitted}")

@@ -207,6 +207,7 @@ class PoetSource:
 
     def _mutated(self, state: PoetState, key: PRNGKeyArray) -> PoetState:
         """Children of the pairs that may have any; then all are scouted, if there is anything to find out."""
+        assert self.settings.reproduce_at is not None
         choose_key, edit_key, draw_key = jax.random.split(key, 3)
         eligible = state.active & (state.own >= self.settings.reproduce_at)
         some, children = eligible.any(), self.settings.children
@@ -254,6 +255,7 @@ class PoetSource:
     def _admitted(self, state: PoetState) -> PoetState:
         """The most novel of the candidates inside the minimal criterion join; the oldest pairs leave for
         them."""
+        assert self.settings.criterion is not None
         pairs, (lowest, highest) = self.settings.pairs, self.settings.criterion
         encodings = jax.vmap(self.encode)(state.candidates)
         known = jnp.arange(self.settings.archive) < state.tally.admitted

@@ -123,6 +123,7 @@ def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: 
         replay=None if replay is None else Replay(replay, SCORES[settings.score]),
         students=students,
         own_levels=replay is not None and students > 1,
+        unfinished=settings.unfinished,
     )
 
 
@@ -131,6 +132,10 @@ def _poet_curriculum(domain: LevelFactory, settings: PoetTeacher, mesh: Mesh | N
         raise SettingsError(
             [Problem("method", "poet compares encodings of levels, and this domain has none")]
         )
+    missing = [name for name in ("reproduce_at", "criterion") if getattr(settings, name) is None]
+    if missing:
+        why = "must be given: what a good return is depends on the domain, whose presets do not say it"
+        raise SettingsError([Problem(f"teacher.{name}", why) for name in missing])
     source = PoetSource(
         generate=domain.generator(settings.generator),
         edit=domain.edit,

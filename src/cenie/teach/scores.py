@@ -64,19 +64,34 @@ def signed_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
 
 def max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean of R_max - value, with R_max the highest return ever seen on the level (MaxMC)."""
-    return episode_mean(inputs, inputs.max_return[:, None] - inputs.rollout.value)
+    return episode_mean(inputs, _gap_to_best(inputs))
 
 
 def positive_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """Mean of max(R_max - value, 0)."""
-    return episode_mean(inputs, jnp.maximum(inputs.max_return[:, None] - inputs.rollout.value, 0.0))
+    return episode_mean(inputs, jnp.maximum(_gap_to_best(inputs), 0.0))
 
 
 def start_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
     """R_max - value of the first state of each episode: MaxMC for domains with dense rewards."""
-    gap = inputs.max_return[:, None] - inputs.rollout.value
+    return episode_mean(inputs, _gap_at_start(inputs))
+
+
+def positive_start_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
+    """max(R_max - value of the first state, 0) of each episode: the score of REPAIRED's cars."""
+    return episode_mean(inputs, jnp.maximum(_gap_at_start(inputs), 0.0))
+
+
+def _gap_to_best(inputs: ScoreInputs) -> Float[Array, "n t"]:
+    """R_max - value at each step, in the unit of the values, which may be learned from scaled rewards."""
+    unit, best = inputs.advantages.unit, inputs.max_return
+    return (best if unit is None else best / unit)[:, None] - inputs.rollout.value
+
+
+def _gap_at_start(inputs: ScoreInputs) -> Float[Array, "n t"]:
+    """R_max - value of the first state of the episode that a step belongs to."""
     first = episodes_of(inputs.rollout.done).first
-    return episode_mean(inputs, jnp.take_along_axis(gap, first, axis=1))
+    return jnp.take_along_axis(_gap_to_best(inputs), first, axis=1)
 
 
 def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -148,6 +163,7 @@ SCORES: dict[str, Score] = {
         Score("maxmc", max_mc),
         Score("maxmc-positive", positive_max_mc),
         Score("maxmc-start", start_max_mc),
+        Score("maxmc-start-positive", positive_start_max_mc),
         Score("td", one_step_td),
         Score("mna", maximised_negative_advantage),
         Score("entropy", entropy, needs=("entropy",)),

@@ -128,5 +128,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_CONV_LSTM,
         **_DESIGNER,
         **_LONG_RUN,
+        # The published runs of REPAIRED: grounded signed value loss.
+        "teacher.score": Where("method", "maxmc", equals="repaired"),
+        "teacher.replay.priority.temperature": Where("method", 0.1, equals="repaired"),
     },
 }

@@ -42,12 +42,14 @@ _DESIGNER = {
     "teacher.designer.ppo.normalise_returns": Where("teacher.utility", True, equals="regret"),
 }
 _ALP_GMM = {"teacher.returns": (-200.0, 350.0)}  # original code
+_POET = {"teacher.reproduce_at": 200.0, "teacher.criterion": (25.0, 340.0)}  # original code
 
 # BipedalWalker column of the table; the original code says the same.
 _LONG_RUN = {
     **_STUDENT,
     **_DESIGNER,
     **_ALP_GMM,
+    **_POET,
     "student.num_levels": 16,
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
