@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from cenie.report import reference, tables
+from cenie.report import reference, stats, tables
 from cenie.report.build import write_report
 from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
 from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
 from cenie.report.desk import Desk, Options
+from cenie.report.page.data import page_data
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.run.directory import RunDirectoryError
@@ -113,6 +114,68 @@ def test_the_same_runs_give_the_same_bytes(runs, report, tmp_path):
         assert (again.out / name).read_bytes() == (report.out / name).read_bytes()
     missing = [item for item in again.domains[0].items if not item.files]
     assert {item.caption for item in missing} == {"Left out, as asked for."}
+
+
+def test_a_score_that_is_nan_is_nan_everywhere_and_said(tmp_path):
+    """The inter-quartile mean left it out and was a number, and tables had an empty cell."""
+    for seed in (0, 1):
+        write_run(tmp_path / f"run-{seed}", "dr", seed=seed, points=0)
+    table = tmp_path / "run-1/evaluations.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    place = lines[0].split(",").index("score")
+    last = [number for number, line in enumerate(lines) if line.startswith("80,") and ",Maze," in line]
+    cells = lines[last[0]].split(",")
+    cells[place] = "nan"
+    lines[last[0]] = ",".join(cells)
+    table.write_text("".join(lines))
+    made = write_report([tmp_path], tmp_path / "report", Options(pdf=False, pictures=False, coverage=False))
+    said = "dr, seed 1: the score on Maze of cenie8 is NaN, and so is every statistic that counts it"
+    assert said in made.domains[0].notes
+    items = {item.title: item for item in made.domains[0].items}
+    for name in ("levels", "table", "aggregates", "performance profiles"):
+        assert said in items[f"cenie8: {name}"].caption
+    rows = read_csv(made.out / "tables/maze-cenie8-aggregates.csv")
+    assert {row[column] for row in rows for column in ("value", "low", "high")} == {"nan"}
+    (aggregate,) = (line for line in items["cenie8: aggregates"].text.splitlines() if line.startswith("| DR"))
+    assert aggregate.count("NaN") == 5
+    data = page_data(group_runs(open_runs([tmp_path / "run-0", tmp_path / "run-1"]).runs))
+    assert said in data["notes"]
+    (entry,) = data["suites"][0]["groups"]
+    assert entry["overall"]["IQM"] == [None, None, None]
+    assert [level["unknown"] for level in entry["levels"]] == [0, 0, 1]
+
+
+def test_captions_say_what_an_interval_covers(report, runs, tmp_path):
+    text = (report.out / "report.md").read_text()
+    assert stats.COVERS in text
+    assert "Mind: 3 runs are few" in text
+    options = Options(pdf=False, pictures=False, coverage=False, stratified=True)
+    stratified = write_report([runs], tmp_path, options)
+    assert stats.COVERS_STRATIFIED in (stratified.out / "report.md").read_text()
+    wide, narrow = (
+        next(
+            row
+            for row in read_csv(made.out / "tables/maze-cenie8-aggregates.csv")
+            if row["statistic"] == "mean"
+        )
+        for made in (report, stratified)
+    )
+    assert wide["value"] == narrow["value"]
+    assert float(wide["high"]) > float(narrow["high"])
+
+
+def test_names_are_no_formulas_in_tables():
+    """Of a spreadsheet, of LaTeX, or of Markdown."""
+    rows = [{"=1+1": -1.5, "group": "=cmd|' /C calc'!A0"}, {"=1+1": 2.0, "group": "@SUM(A1)"}]
+    text = tables.csv_bytes(rows).decode()
+    assert text == "'=1+1,group\n-1.5,'=cmd|' /C calc'!A0\n2.0,'@SUM(A1)\n"
+    cells = (tables.Cell(1.0, np.nan, False),)
+    name = "a\\input{x}$_^#%&~{}|\nb"
+    table = tables.Comparison("t\n\\end{x}", (), ((name, cells),), 0, {})
+    latex = tables.comparison_latex(table)
+    assert r"a\textbackslash{}input\{x\}\$\_\textasciicircum{}\#\%\&\textasciitilde{}\{\}|" in latex
+    assert latex.splitlines()[0].startswith("% t ")
+    assert tables.comparison_markdown(table).splitlines()[-1].endswith(r"~{}\| b | 1 |")
 
 
 def test_what_a_run_has_not_logged_becomes_a_sentence(tmp_path):

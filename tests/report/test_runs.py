@@ -48,7 +48,9 @@ def test_runs_are_grouped_by_domain_method_and_what_differs(directory):
         ("plr-cenie", [0, 1]),
         ("plr-cenie, alpha.value=0.5", [0, 1]),
     ]
-    assert comparability(groups) == []
+    (few,) = comparability(groups)
+    assert few.startswith("2 runs are few")
+    assert few.endswith("(dr, plr-cenie, plr-cenie, alpha.value=0.5)")
 
 
 def test_final_episodes_are_those_of_the_last_checkpoint_or_of_evaluate(directory, tmp_path):
@@ -207,6 +209,13 @@ def test_what_cannot_be_compared_is_named(tmp_path):
 def test_a_seed_that_is_there_twice_is_named(tmp_path):
     write_run(tmp_path / "a", "dr")
     write_run(tmp_path / "b", "dr")
-    assert comparability(group_runs(open_runs([tmp_path]).runs)) == [
+    assert comparability(group_runs(open_runs([tmp_path]).runs))[0] == (
         "dr has a seed more than once: its runs are not independent"
-    ]
+    )
+
+
+def test_fewer_than_five_runs_are_warned_of(tmp_path):
+    """Intervals of medians and inter-quartile means of so few runs are too narrow, and nothing said so."""
+    for seed in range(5):
+        write_run(tmp_path / f"dr-{seed}", "dr", seed=seed, points=0)
+        assert (comparability(group_runs(open_runs([tmp_path]).runs)) == []) == (seed in (0, 4))

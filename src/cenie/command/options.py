@@ -13,7 +13,7 @@ from cenie.run.devices import core_count, show_devices
 from cenie.run.presets import default_preset
 from cenie.settings import Problem, SettingsError
 
-SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report")
+SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report", "stratified")
 """Options without a value."""
 NO_OPTIONS = ("domain", "method", "from_python")
 """Settings that a config stores, but no option sets: the first two are words of the command."""

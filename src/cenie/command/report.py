@@ -14,7 +14,7 @@ from cenie.run.devices import show_devices
 from cenie.settings import Problem, SettingsError, setting
 
 USAGE = """\
-cenie report RUN ... [--out DIR] [--no-coverage] [--no-pictures] [--no-pdf] [--points N]
+cenie report RUN ... [--out DIR] [--no-coverage] [--no-pictures] [--no-pdf] [--points N] [--stratified]
 
 writes tables (CSV), figures (PNG, PDF) and one page (index.html) about runs, grouped by domain and method,
 and says in what they differ that should not; RUN is a run directory, or a directory that holds some
@@ -24,6 +24,8 @@ by default into RUN/report for one run, and into ./report for several
 --no-pictures   without drawn levels, for which JAX is loaded
 --no-pdf        figures as PNG only
 --points N      points of all methods together in the t-SNE (default 2000)
+--stratified    intervals as rliable has them: runs are drawn for each level by itself (too narrow where runs
+                are good or bad as a whole; by default whole runs are drawn, and means have Student's t)
 """
 _NEEDED = ("matplotlib",)
 
@@ -36,6 +38,7 @@ class ReportRequest:
     no_pictures: bool = False
     no_pdf: bool = False
     points: int = setting(2000, minimum=20, maximum=100_000)
+    stratified: bool = False
 
 
 def report_command(arguments: list[str]) -> int:
@@ -86,6 +89,7 @@ def make_report(paths: list[Path], out: Path, request: ReportRequest) -> None:
         pictures=not request.no_pictures,
         pdf=not request.no_pdf,
         points=request.points,
+        stratified=request.stratified,
     )
     console = Console(stderr=True)
     with console.status("reading runs") as status:

@@ -105,7 +105,12 @@ def write_report(
     if desk.options.page:
         pictures = desk.options.pictures
         page = write_page(
-            groups, desk.out / PAGE, skipped=opened.skipped, pictures=pictures, say=desk.progress
+            groups,
+            desk.out / PAGE,
+            skipped=opened.skipped,
+            pictures=pictures,
+            stratified=desk.options.stratified,
+            say=desk.progress,
         )
         desk.files.append(page)
     return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from cenie.report import stats
 from cenie.report.runs import FOLLOWS, Group, LoggedRun, shown
+from cenie.report.scores import suite_scores, suites_of, unknown_scores
 from cenie.run.directory import flat
 
 _MOST = 6
@@ -28,6 +30,8 @@ def comparability(groups: Sequence[Group]) -> list[str]:
         *_limited(_settings(finished, "student")),
         *_seeds(groups),
         *_limited(_not_exact([run for _, run in runs])),
+        *_few_runs(groups),
+        *_limited(_unknown_scores(groups)),
     ]
 
 
@@ -49,6 +53,25 @@ def _not_exact(runs: Sequence[LoggedRun]) -> Iterator[str]:
             listed = run.summary.get("deviations")
             reasons = [str(each) for each in listed] if isinstance(listed, list) else []
             yield f"{run.path} is marked as not bit exact: {'; '.join(reasons) or 'no reason given'}"
+
+
+def _few_runs(groups: Sequence[Group]) -> Iterator[str]:
+    """What to mind of the intervals; nothing of a single run, which is compared with none."""
+    if sum(len(group.counted) for group in groups) < 2:
+        return
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        found.setdefault(stats.few_runs(len(group.counted)), []).append(group.label)
+    for sentence, labels in found.items():
+        if sentence:
+            yield f"{sentence} ({', '.join(labels)})"
+
+
+def _unknown_scores(groups: Sequence[Group]) -> Iterator[str]:
+    for suite in suites_of(groups):
+        scores = suite_scores(groups, suite)
+        if scores is not None:
+            yield from unknown_scores(scores)
 
 
 def _differing(

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cenie.report.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
@@ -20,7 +20,8 @@ class Options:
 
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
     few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to
-    look at in a browser; `points` is how many points the t-SNE has.
+    look at in a browser; `points` is how many points the t-SNE has; `stratified` asks for the intervals of
+    rliable.
     """
 
     coverage: bool = True
@@ -28,6 +29,7 @@ class Options:
     pdf: bool = True
     page: bool = True
     points: int = MOST_POINTS
+    stratified: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,15 @@ class Desk:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
         from matplotlib import rc_context
 
-        _lay_out(figure)
+        plain: Any = {"text.parse_math": False, "text.usetex": False}  # as in `figures.STYLE`
+        with rc_context(plain):
+            _lay_out(figure)
         saved = []
         for suffix in ("png", "pdf") if self.options.pdf else ("png",):
             content = io.BytesIO()
             metadata = {"CreationDate": None} if suffix == "pdf" else {"Software": "cenie"}
             # Fonts that conferences accept: by default they would be of type 3.
-            with rc_context({"pdf.fonttype": 42}):
+            with rc_context({"pdf.fonttype": 42, **plain}):
                 figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
             saved.append(self.save(f"figures/{name}.{suffix}", content.getvalue()))
         return tuple(saved)

@@ -41,6 +41,9 @@ STYLE: Any = {
     "axes.linewidth": 0.7,
     "lines.linewidth": 1.4,
     "figure.dpi": 100,
+    # Names come from users: what looks like mathematics in them is none.
+    "text.parse_math": False,
+    "text.usetex": False,
     "legend.frameon": False,
 }
 _CLASSES = ("#2c7bb6", "#7fcdbb", "#fee08b", "#f46d43", "#a50026", "#4d4d4d")
@@ -177,7 +180,9 @@ def improvements(found: np.ndarray, groups: Sequence[Group]) -> Figure:
             if row != column:
                 dark = abs(found[row, column] - 0.5) > 0.3
                 colour = "white" if dark else "black"
-                axis.text(column, row, f"{found[row, column]:.2f}", ha="center", va="center", color=colour)
+                probability = found[row, column]
+                text = "NaN" if np.isnan(probability) else f"{probability:.2f}"
+                axis.text(column, row, text, ha="center", va="center", color=colour)
     figure.colorbar(image, ax=axis, shrink=0.8, label="P(row better than column)")
     return figure
 

@@ -8,6 +8,8 @@ import numpy as np
 from cenie.report import stats
 from cenie.report.runs import Group, LoggedRun
 
+MOST_NAMED = 4
+"""Levels that a sentence names."""
 POINTS = 200
 """How many points a curve of several runs has, at most."""
 
@@ -41,6 +43,21 @@ class SuiteScores:
         """What a score is, in words."""
         rates = all(np.array_equal(each.scores, each.solved) for each in self.groups)
         return "solved rate" if rates else "normalised score"
+
+
+def unknown_scores(found: SuiteScores) -> list[str]:
+    """Which scores of a suite are NaN, in a sentence for each run; none if all are numbers."""
+    sentences = []
+    for each in found.groups:
+        for run, scores in zip(each.runs, each.scores, strict=True):
+            levels = [level for level, score in zip(found.levels, scores) if np.isnan(score)]
+            if levels:
+                sentences.append(
+                    f"{each.group.label}, seed {run.seed}: the score on {', '.join(levels[:MOST_NAMED])}"
+                    + (f" and {len(levels) - MOST_NAMED} more levels" if len(levels) > MOST_NAMED else "")
+                    + f" of {found.suite} is NaN, and so is every statistic that counts it"
+                )
+    return sentences
 
 
 def suites_of(groups: Sequence[Group]) -> list[str]:

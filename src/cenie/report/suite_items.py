@@ -8,7 +8,14 @@ from cenie.report import figures, reference, stats, tables
 from cenie.report.appearance import method_title
 from cenie.report.desk import Desk, Item
 from cenie.report.runs import Group
-from cenie.report.scores import Curve, SuiteScores, evaluation_curves, suite_scores, suites_of
+from cenie.report.scores import (
+    Curve,
+    SuiteScores,
+    evaluation_curves,
+    suite_scores,
+    suites_of,
+    unknown_scores,
+)
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}
 _MOST_PANELS = 24
@@ -44,8 +51,21 @@ def _levels(desk: Desk, name: str, found: SuiteScores) -> Item:
         f"{found.measure.capitalize()} on {found.suite}: median and inter-quartile range over "
         f"{_counted(found)}; every dot is a run. At least {episodes} episodes for each run."
         + _paper_sentence(found.suite, [each.group.method for each in found.groups])
+        + _unknown(found)
     )
     return Item(f"{found.suite}: levels", caption, files)
+
+
+def _unknown(found: SuiteScores) -> str:
+    """What makes statistics NaN, to stand at the end of a caption."""
+    return "".join(f" {sentence}." for sentence in unknown_scores(found))
+
+
+def _intervals(desk: Desk, found: SuiteScores) -> str:
+    """What the intervals of a caption say, and what they cannot."""
+    covers = stats.COVERS_STRATIFIED if desk.options.stratified else stats.COVERS
+    few = dict.fromkeys(stats.few_runs(len(each.runs)) for each in found.groups)
+    return " ".join([covers, *(f"Mind: {sentence}." for sentence in few if sentence)])
 
 
 def _counted(found: SuiteScores) -> str:
@@ -77,30 +97,45 @@ def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
             f" The columns named *paper* are of {reference.SOURCE}, which had another budget: 2,750 updates, "
             "five seeds, 50 trials for each track."
         )
+    caption += _unknown(found)
     return Item(f"{found.suite}: table", caption, files, tables.comparison_markdown(table))
 
 
 def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
     groups = [each.group for each in found.groups]
-    estimates = {each.group.label: stats.aggregate(each.scores) for each in found.groups}
+    stratified = desk.options.stratified
+    estimates = {
+        each.group.label: stats.aggregate(each.scores, stratified=stratified) for each in found.groups
+    }
     files = (
         *desk.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
         desk.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
     )
     caption = (
-        f"Statistics over {len(found.levels)} levels with 95 % intervals (stratified bootstrap over runs, "
-        f"{stats.RESAMPLES} resamples; none for a single run). The target of the optimality gap is 1, and "
-        f"lower is better; CVaR is the mean over the worst {stats.WORST:.0%} of the levels of a run."
+        f"Statistics over {len(found.levels)} levels with 95 % intervals ({_how(stratified)}; none for a "
+        f"single run). {_intervals(desk, found)} The target of the optimality gap is 1, and lower is better; "
+        f"CVaR is the mean over the worst {stats.WORST:.0%} of the levels of a run.{_unknown(found)}"
     )
     text = tables.aggregate_markdown(found.groups, estimates)
     return Item(f"{found.suite}: aggregates", caption, files, text)
 
 
+def _how(stratified: bool) -> str:
+    if stratified:
+        return f"stratified bootstrap, {stats.RESAMPLES} resamples"
+    return (
+        "Student's t over runs for mean, optimality gap and CVaR; a bootstrap of whole runs, "
+        f"{stats.RESAMPLES} resamples, for IQM and median"
+    )
+
+
 def _profiles(desk: Desk, name: str, found: SuiteScores) -> Item:
-    every = np.concatenate([each.scores.ravel() for each in found.groups])
-    thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), 101)
+    every = np.concatenate([[0.0, 1.0], *(each.scores.ravel() for each in found.groups)])
+    thresholds = np.linspace(np.nanmin(every), np.nanmax(every), 101)
     profiles = {
-        each.group.label: stats.estimate_profile(each.scores, thresholds, resamples=_PROFILE_RESAMPLES)
+        each.group.label: stats.estimate_profile(
+            each.scores, thresholds, stratified=desk.options.stratified, resamples=_PROFILE_RESAMPLES
+        )
         for each in found.groups
     }
     rows = [
@@ -110,7 +145,11 @@ def _profiles(desk: Desk, name: str, found: SuiteScores) -> Item:
     ]
     figure = figures.profiles(thresholds, profiles, [each.group for each in found.groups])
     files = (*desk.figure(f"{name}-profiles", figure), desk.table(f"{name}-profiles", rows))
-    caption = "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals."
+    caption = (
+        "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals at each "
+        "s. "
+        f"{_intervals(desk, found)}{_unknown(found)}"
+    )
     return Item(f"{found.suite}: performance profiles", caption, files)
 
 
@@ -119,7 +158,12 @@ def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
     matrix = np.full((len(found.groups),) * 2, 0.5)
     for row, one in enumerate(found.groups):
         for column, other in enumerate(found.groups[:row]):
-            each = stats.estimate_improvement(one.scores, other.scores, resamples=_PAIR_RESAMPLES)
+            each = stats.estimate_improvement(
+                one.scores,
+                other.scores,
+                stratified=desk.options.stratified,
+                resamples=_PAIR_RESAMPLES,
+            )
             reverse = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
             pairs[one.group.label, other.group.label] = each
             pairs[other.group.label, one.group.label] = reverse
@@ -131,7 +175,8 @@ def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
     )
     caption = (
         "How probable it is that a run of the method of the row is better on a level than one of the method "
-        "of the column (95 % intervals are in the table)."
+        "of the column (95 % intervals are in the table, from a bootstrap of the runs of both). "
+        f"{_intervals(desk, found)}{_unknown(found)}"
     )
     return Item(f"{found.suite}: probability of improvement", caption, files)
 

@@ -16,23 +16,43 @@ from cenie.report.scores import Curve, Scores, SuiteScores
 from cenie.report.stats import Estimate
 
 Row = dict[str, Any]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""With which a cell begins that a spreadsheet calculates."""
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "⊥": r"$^\perp$",
+        "†": r"$^\dag$",
+        "\n": " ",
+        "\r": " ",
+    }
+    | {character: "\\" + character for character in "_%&$#{}"}
+)
+_MARKDOWN = str.maketrans({"|": r"\|", "<": "&lt;", "\n": " ", "\r": " "})
 
 
 def csv_bytes(rows: Sequence[Row]) -> bytes:
-    """Rows of the same columns as a CSV file; numbers have all their digits, NaN is an empty cell."""
+    """Rows of the same columns as a CSV file; numbers have all their digits, and NaN is `nan`.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
-    )
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-    return text.getvalue().encode()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return text.getvalue().encode(errors="replace")
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else repr(float(value))
+        return repr(float(value))
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
     return value
 
 
@@ -204,7 +224,7 @@ def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
     """The cells of a row: the values of the runs of every group."""
     means = [float(each.mean()) for each in values]
     errors = [float(stats.standard_error(each)) for each in values]
-    best = max(means)
+    best = max((value for value in means if not np.isnan(value)), default=np.nan)
     return tuple(
         Cell(mean, error, bool(mean + np.nan_to_num(error) >= best)) for mean, error in zip(means, errors)
     )
@@ -229,7 +249,7 @@ def comparison_rows(table: Comparison) -> list[Row]:
 def comparison_markdown(table: Comparison) -> str:
     """The table for people."""
     papers = list(next(iter(table.paper.values()), {}))
-    names = [group_title(group) for group in table.groups]
+    names = [markdown(group_title(group)) for group in table.groups]
     names += [f"*paper: {method_title(method)}*" for method in papers]
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for level, cells in table.rows:
@@ -238,7 +258,7 @@ def comparison_markdown(table: Comparison) -> str:
         ]
         printed = table.paper.get(level, {})
         texts += [_number(*printed[method], 0, " ± ") if method in printed else "" for method in papers]
-        lines.append(f"| {level} | {' | '.join(texts)} |")
+        lines.append(f"| {markdown(level)} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -246,7 +266,7 @@ def comparison_latex(table: Comparison) -> str:
     """The table for a paper (booktabs); ours only."""
     names = " & ".join(_latex(group_title(group)) for group in table.groups)
     lines = [
-        f"% {table.title}; bold: within one standard error of the best mean",
+        f"% {_latex(table.title)}; bold: within one standard error of the best mean",
         rf"\begin{{tabular}}{{l{'r' * len(table.groups)}}}",
         r"\toprule",
         rf" & {names} \\",
@@ -268,13 +288,19 @@ def _marked(text: str, bold: bool, mark: str) -> str:
 
 
 def _number(mean: float, error: float, digits: int, between: str) -> str:
+    if np.isnan(mean):
+        return "NaN"
     return f"{mean:.{digits}f}" + ("" if np.isnan(error) else f"{between}{error:.{digits}f}")
 
 
 def _latex(text: str) -> str:
-    for plain, written in {"_": r"\_", "%": r"\%", "&": r"\&", "⊥": r"$^\perp$", "†": r"$^\dag$"}.items():
-        text = text.replace(plain, written)
-    return text
+    """A text that LaTeX prints as it is."""
+    return text.translate(_LATEX)
+
+
+def markdown(text: str) -> str:
+    """A text that may stand in a line or a table of Markdown."""
+    return text.translate(_MARKDOWN)
 
 
 def aggregate_markdown(groups: Sequence[Scores], estimates: Mapping[str, Mapping[str, Estimate]]) -> str:
@@ -283,11 +309,13 @@ def aggregate_markdown(groups: Sequence[Scores], estimates: Mapping[str, Mapping
     lines = [f"| | runs | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
     for each in groups:
         texts = [_interval(estimates[each.group.label][name]) for name in names]
-        lines.append(f"| {group_title(each.group)} | {len(each.runs)} | {' | '.join(texts)} |")
+        lines.append(f"| {markdown(group_title(each.group))} | {len(each.runs)} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 
 
 def _interval(estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
+        return "NaN"
     if np.isnan(estimate.low):
         return f"{estimate.value:.3f}"
     return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import cenie
+from cenie.report import stats
 from cenie.report.appearance import colours, group_title
 from cenie.report.comparable import comparability
 from cenie.report.page.commands import train_command
@@ -52,16 +53,18 @@ def page_data(
     skipped: Sequence[str] = (),
     studio: "Studio | None" = None,
     limits: Limits = LIMITS,
+    stratified: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Everything that the page shows of groups of runs; `skipped` says which directories it does not.
 
     With a `studio`, levels are drawn and episodes are filmed, which takes JAX and, for episodes, checkpoints.
+    `stratified` asks for rliable's intervals.
     """
     problems: list[str] = []
     if studio is not None:
         studio.begin_page()
-    suites = suite_results(groups, problems)
+    suites = suite_results(groups, problems, stratified=stratified)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
     filmed = _most_to_see(chosen, limits.filmed)
@@ -84,6 +87,7 @@ def page_data(
         "groups": _groups(groups),
         "runs": [_run(run, groups) for run in runs],
         "suites": suites,
+        "intervals": stats.COVERS_STRATIFIED if stratified else stats.COVERS,
         "training": training_data(groups, problems),
         "curricula": curricula,
         "notes": _notes(groups),

@@ -43,6 +43,9 @@
     return size >= 1000 || (size < 0.001 && size > 0) ? value.toExponential(1) : String(Number(value.toPrecision(digits)));
   }
 
+  /* A statistic that is missing is one of scores that are NaN. */
+  const known = (value) => (value === null || value === undefined ? "NaN" : number(value));
+
   function options(select, entries, value) {
     fill(select, ...entries.map(([key, title]) => make("option", { value: key }, title)));
     select.value = value;
@@ -462,7 +465,7 @@
     });
     const several = suite().groups.some((entry) => entry.seeds.length > 1);
     byId("curves-lead").textContent = `Score on ${suite().name} while training. ` + (several
-      ? "The bands are 95 % intervals of a stratified bootstrap over runs."
+      ? `The bands are 95 % intervals, point by point. ${data.intervals}`
       : "There is one run of each method, and so no interval: differences may be luck.");
     Plotly.react("curve-plot", traces, layout({ xaxis: { title: chosen.curveX === "updates" ? "student updates" : "environment steps", rangemode: "tozero" },
       yaxis: { title: `${chosen.statistic} of scores`, rangemode: "tozero" }, hovermode: "x", height: 380 }), SETTINGS);
@@ -483,10 +486,10 @@
       const group = data.groups[entry.group];
       return row([[swatch(group.colour), group.title], String(entry.seeds.length), ...names.map((name) => {
         const [value, low, high] = entry.overall[name];
-        return low === null ? number(value) : `${number(value)} [${number(low)}, ${number(high)}]`;
+        return low === null ? known(value) : `${known(value)} [${number(low)}, ${number(high)}]`;
       })]);
     });
-    fill(byId("overall"), make("caption", {}, `At the end of training on ${suite().name}` + (suite().groups.some((entry) => entry.seeds.length > 1) ? ", with 95 % intervals over runs" : "")),
+    fill(byId("overall"), make("caption", {}, `At the end of training on ${suite().name}` + (suite().groups.some((entry) => entry.seeds.length > 1) ? `. ${data.intervals}` : "")),
       make("thead", {}, row(["Method", "Runs", ...names], true)), make("tbody", {}, ...rows));
   }
 
@@ -520,7 +523,8 @@
     byId("level-plot").setAttribute("data-shown", shown.length);
     fill(byId("level-table"), make("thead", {}, row(["Level", ...shown.map((entry) => data.groups[entry.group].title)], true)),
       make("tbody", {}, ...levels.map((level, place) => row([level, ...shown.map((entry) => {
-        const { median, low, high } = entry.levels[place];
+        const { median, low, high, unknown } = entry.levels[place];
+        if (unknown) return `NaN (of ${number(unknown)} of the runs)`;
         return entry.seeds.length > 1 ? `${number(median)} [${number(low)}, ${number(high)}]` : number(median);
       })]))));
   }

@@ -13,7 +13,7 @@ from cenie.run.directory import RunDirectoryError
 
 MOST_POINTS = 60
 """Of a learning curve."""
-RESAMPLES = 500
+RESAMPLES = 1000
 """Of a bootstrap at one point of a curve."""
 MOST_DOTS = 20
 """Runs of a group whose own results on a level are shown as dots."""
@@ -22,7 +22,9 @@ _TOGETHER = 0.02
 STATISTICS = {"IQM": stats.iqm, "mean": stats.mean}
 
 
-def suite_results(groups: Sequence[Group], problems: list[str]) -> list[dict[str, Any]]:
+def suite_results(
+    groups: Sequence[Group], problems: list[str], *, stratified: bool = False
+) -> list[dict[str, Any]]:
     """For each domain and suite: the curve of each group, and its final results level by level.
 
     What cannot be read is added to the `problems`.
@@ -33,10 +35,10 @@ def suite_results(groups: Sequence[Group], problems: list[str]) -> list[dict[str
         read = {id(run): _readable(run, problems) for _, group in own for run in group.runs}
         suites = dict.fromkeys(suite for found in read.values() for suite in found)
         for suite in suites:
-            made = [_of_group(number, group, suite, read) for number, group in own]
+            made = [_of_group(number, group, suite, read, stratified) for number, group in own]
             made = [each for each in made if each is not None]
             if made:
-                results.append(_suite(domain, suite, made))
+                results.append(_suite(domain, suite, made, stratified))
     return results
 
 
@@ -49,17 +51,19 @@ def _readable(run: LoggedRun, problems: list[str]) -> list[str]:
         return []
 
 
-def _of_group(number: int, group: Group, suite: str, read: dict[int, list[str]]) -> dict[str, Any] | None:
+def _of_group(
+    number: int, group: Group, suite: str, read: dict[int, list[str]], stratified: bool
+) -> dict[str, Any] | None:
     runs = [run for run in group.runs if suite in read[id(run)]]
     if not runs:
         return None
     counted = [run for run in counted_runs(group, suite) if run in runs] or runs
     final = [run.final_episodes(suite).level_means() for run in counted]
-    curve = _curve([run.evaluations.of(suite) for run in runs])
+    curve = _curve([run.evaluations.of(suite) for run in runs], stratified)
     return {"group": number, "final": final, "curve": curve, "seeds": [run.seed for run in counted]}
 
 
-def _suite(domain: str, suite: str, made: list[dict[str, Any]]) -> dict[str, Any]:
+def _suite(domain: str, suite: str, made: list[dict[str, Any]], stratified: bool) -> dict[str, Any]:
     levels = list(dict.fromkeys(name for each in made for run in each["final"] for name in run))
     return {
         "domain": domain,
@@ -71,7 +75,7 @@ def _suite(domain: str, suite: str, made: list[dict[str, Any]]) -> dict[str, Any
                 "seeds": each["seeds"],
                 "curve": each["curve"],
                 "levels": [_level(each["final"], level) for level in levels],
-                "overall": _overall(each["final"]),
+                "overall": _overall(each["final"], stratified),
             }
             for each in made
         ],
@@ -79,29 +83,41 @@ def _suite(domain: str, suite: str, made: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _level(final: list[dict[str, float]], level: str) -> dict[str, Any]:
-    """Median, quartiles and the single runs, as the paper's bars show them."""
+    """Median, quartiles and the single runs, as the paper's bars show them; `unknown` of them are NaN."""
     values = np.array([run[level] for run in final if level in run])
     if not len(values):
-        return {"median": None, "low": None, "high": None, "runs": []}
+        return {"median": None, "low": None, "high": None, "runs": [], "unknown": 0}
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return {"median": one(middle), "low": one(low), "high": one(high), "runs": short(values[:MOST_DOTS])}
+    return {
+        "median": one(middle),
+        "low": one(low),
+        "high": one(high),
+        "runs": short(values[:MOST_DOTS]),
+        "unknown": int(np.isnan(values).sum()),
+    }
 
 
-def _overall(final: list[dict[str, float]]) -> dict[str, Any]:
-    """Each statistic over the levels that all runs have played, with its interval."""
+def _overall(final: list[dict[str, float]], stratified: bool) -> dict[str, Any]:
+    """Each statistic over the levels that all runs have played, with its interval; None where a score is NaN
+    or, for the ends, where there is no interval."""
     shared = [level for level in final[0] if all(level in run for run in final)]
     scores = np.array([[run[level] for level in shared] for run in final])
-    return {name: _estimate(scores, statistic, stats.RESAMPLES) for name, statistic in STATISTICS.items()}
+    return {
+        name: _estimate(scores, statistic, stats.RESAMPLES, stratified)
+        for name, statistic in STATISTICS.items()
+    }
 
 
-def _estimate(scores: np.ndarray, statistic: stats.Statistic, resamples: int) -> list[int | float | None]:
+def _estimate(
+    scores: np.ndarray, statistic: stats.Statistic, resamples: int, stratified: bool
+) -> list[int | float | None]:
     if not scores.size:
         return [None, None, None]
-    found = stats.estimate(scores, statistic, resamples=resamples)
+    found = stats.estimate(scores, statistic, stratified=stratified, resamples=resamples)
     return [one(found.value), one(found.low), one(found.high)]
 
 
-def _curve(evaluations: list[Episodes]) -> dict[str, Any] | None:
+def _curve(evaluations: list[Episodes], stratified: bool) -> dict[str, Any] | None:
     """Statistics over the runs at the evaluations of all of them.
 
     Runs evaluate at slightly different updates, so that each is interpolated between its own evaluations;
@@ -124,7 +140,7 @@ def _curve(evaluations: list[Episodes]) -> dict[str, Any] | None:
         points["env_steps"].append(one(float(np.mean(steps))))
         points["runs"].append(len(present))
         for name, statistic in STATISTICS.items():
-            points[name].append(_estimate(np.array(rows), statistic, RESAMPLES))
+            points[name].append(_estimate(np.array(rows), statistic, RESAMPLES, stratified))
     return points
 
 

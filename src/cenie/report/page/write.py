@@ -32,16 +32,18 @@ def write_page(
     skipped: Sequence[str] = (),
     pictures: bool = True,
     limits: Limits = LIMITS,
+    stratified: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write the page of groups of runs to a file, which is returned.
 
     `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
     episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
+    `stratified` asks for rliable's intervals.
     """
     check_installed(pictures)
     studio = open_studio(limits) if pictures else None
-    data = page_data(groups, skipped=skipped, studio=studio, limits=limits, say=say)
+    data = page_data(groups, skipped=skipped, studio=studio, limits=limits, stratified=stratified, say=say)
     replace_file(out, page_html(data).encode())
     return out
 
