@@ -1,12 +1,13 @@
-"""Settings of the student. The defaults are the paper's maze student (Table 2 of the CENIE appendix).
+"""Settings of the student. The defaults are the student of the paper's mazes.
 
-Values that the paper leaves to the code base it ran on are marked DCD.
+Where a default comes from is said by the `source` of each setting: `paper` is the CENIE paper, and `original
+code` the code base it ran on, with which PLR-perp and ACCEL were published.
 """
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cenie.settings import LARGEST_INT, Problem, setting
@@ -41,12 +42,23 @@ class Conv:
     The entries of the image are divided by the largest number of their space.
     """
 
-    kind: Literal["conv"] = "conv"  # one of conv, bits, flat
-    channels: int = setting(16, minimum=1, maximum=65_536)  # DCD
-    rest_size: int = setting(5, minimum=1, maximum=65_536)  # DCD
-    """To how many numbers the rest is mapped."""
-    mapped: Literal["rest", "discrete"] = "rest"
-    """What the linear map reads: all of the rest, or its discrete parts only; the others stay as they are."""
+    kind: Literal["conv"] = "conv"
+    channels: int = setting(
+        16, minimum=1, maximum=65_536, help="Channels of the convolution.", source="original code, mazes"
+    )
+    rest_size: int = setting(
+        5,
+        minimum=1,
+        maximum=65_536,
+        help="To how many numbers the rest of the observation is mapped.",
+        source="original code, mazes",
+    )
+    mapped: Literal["rest", "discrete"] = setting(
+        "rest",
+        help="What the linear map reads: all of the rest, or its discrete parts only; the others stay as "
+        "they are.",
+        source="original code, mazes",
+    )
 
     def mapped_and_not(self, rest: Parts) -> tuple[tuple[Space, ...], tuple[Space, ...]]:
         """The parts of the rest that the linear map reads, and the others."""
@@ -86,10 +98,13 @@ class Bits:
     observation lies beside them.
     """
 
-    kind: Literal["bits"] = "bits"  # one of conv, bits, flat
-    size: int = setting(64, minimum=1, maximum=65_536)
-    codes: tuple[int, ...] = ()
-    """The codes that are told apart; all whole numbers of the image's space if none is named."""
+    kind: Literal["bits"] = "bits"
+    size: int = setting(64, minimum=1, maximum=65_536, help="Units of the layer.", source="ours")
+    codes: tuple[int, ...] = setting(
+        (),
+        help="The codes that are told apart; all whole numbers of the image's space if none is named.",
+        source="ours",
+    )
 
     def codes_of(self, image: Box) -> tuple[int, ...]:
         return self.codes or tuple(range(int(image.low), int(image.high) + 1))
@@ -120,8 +135,8 @@ class Bits:
 class Flat:
     """A linear layer with ReLU on all numbers of any observation; discrete parts are bits, one per value."""
 
-    kind: Literal["flat"] = "flat"  # one of conv, bits, flat
-    size: int = setting(64, minimum=1, maximum=65_536)
+    kind: Literal["flat"] = "flat"
+    size: int = setting(64, minimum=1, maximum=65_536, help="Units of the layer.", source="ours")
 
     def width(self, parts: Parts) -> int:
         return self.size
@@ -142,6 +157,12 @@ Encoder = Conv | Bits | Flat
 
 Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
+
+_ENCODER = "What an observation is made into first."
+_ENCODER_SOURCE = "flat: ours; conv, with which a student begins: original code, mazes"
+_MEMORY_SIZE = "Units of the memory."
+_HEAD_SIZE = "Units of the one hidden layer of the actor, and of that of the critic."
+_CONTINUOUS = "The distribution of continuous actions: gaussian, or beta on the range from 0 to 1."
 
 
 def _encoder_misfits(network: "Lstm | Gru | Memoryless", parts: Parts, action: Space) -> Iterator[Problem]:
@@ -177,12 +198,19 @@ def _heads(inputs: int, head: int, action: Space) -> int:
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["lstm"] = "lstm"  # one of lstm, gru, mlp, memoryless, pixels, board
-    encoder: Encoder = field(default_factory=Flat)
-    memory_size: int = setting(256, minimum=1, maximum=65_536)  # paper
-    head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD: one hidden layer of 32, not two
-    forget_bias: float = 0.0  # DCD
-    continuous: Continuous = "gaussian"
+    kind: Literal["lstm"] = "lstm"
+    encoder: Encoder = setting(factory=Flat, help=_ENCODER, source=_ENCODER_SOURCE)
+    memory_size: int = setting(
+        256, minimum=1, maximum=65_536, help=_MEMORY_SIZE, source="original code, mazes"
+    )
+    # The original code names (32, 32), of which its builder makes one hidden layer.
+    head_size: int = setting(32, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="original code, mazes")
+    forget_bias: float = setting(
+        0.0,
+        help="What the biases of the forget gates begin with: 1 remembers for longer at first.",
+        source="original code, mazes",
+    )
+    continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
 
     recurrent: ClassVar[bool] = True
     gates_and_states: ClassVar[tuple[int, int]] = (4, 2)
@@ -194,11 +222,11 @@ class Lstm:
 class Gru:
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
-    kind: Literal["gru"] = "gru"  # one of lstm, gru, mlp, memoryless, pixels, board
-    encoder: Encoder = field(default_factory=Flat)
-    memory_size: int = setting(256, minimum=1, maximum=65_536)
-    head_size: int = setting(32, minimum=1, maximum=65_536)
-    continuous: Continuous = "gaussian"
+    kind: Literal["gru"] = "gru"
+    encoder: Encoder = setting(factory=Flat, help=_ENCODER, source=_ENCODER_SOURCE)
+    memory_size: int = setting(256, minimum=1, maximum=65_536, help=_MEMORY_SIZE, source="ours")
+    head_size: int = setting(32, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="ours")
+    continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
 
     recurrent: ClassVar[bool] = True
     gates_and_states: ClassVar[tuple[int, int]] = (3, 1)
@@ -210,10 +238,18 @@ class Gru:
 class Mlp:
     """Separate actor and critic without memory, which read all numbers of any observation."""
 
-    kind: Literal["mlp"] = "mlp"  # one of lstm, gru, mlp, memoryless, pixels, board
-    hidden_sizes: tuple[int, ...] = setting((64, 64), minimum=1, maximum=65_536)  # DCD, walker
-    activation: Literal["tanh", "relu"] = "tanh"  # DCD, walker
-    continuous: Continuous = "gaussian"
+    kind: Literal["mlp"] = "mlp"
+    hidden_sizes: tuple[int, ...] = setting(
+        (64, 64),
+        minimum=1,
+        maximum=65_536,
+        help="Units of each hidden layer of the actor, and of the critic.",
+        source="original code, walker",
+    )
+    activation: Literal["tanh", "relu"] = setting(
+        "tanh", help="What follows each hidden layer.", source="original code, walker"
+    )
+    continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="original code, walker")
 
     recurrent: ClassVar[bool] = False
 
@@ -236,10 +272,16 @@ class Mlp:
 class Memoryless:
     """Encoder, and an actor and a critic with one hidden layer each, without memory."""
 
-    kind: Literal["memoryless"] = "memoryless"  # one of lstm, gru, mlp, memoryless, pixels, board
-    encoder: Encoder = field(default_factory=Flat)
-    head_size: int = setting(32, minimum=1, maximum=65_536)  # DCD
-    continuous: Continuous = "gaussian"
+    kind: Literal["memoryless"] = "memoryless"
+    encoder: Encoder = setting(factory=Flat, help=_ENCODER, source=_ENCODER_SOURCE)
+    head_size: int = setting(
+        32,
+        minimum=1,
+        maximum=65_536,
+        help=_HEAD_SIZE,
+        source="original code, mazes: the designers of Minimax and REPAIRED",
+    )
+    continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
 
     recurrent: ClassVar[bool] = False
     misfits = _encoder_misfits
@@ -259,14 +301,37 @@ class Pixels:
     smaller strides. The images of a step, oldest first, lie side by side as channels.
     """
 
-    kind: Literal["pixels"] = "pixels"  # one of lstm, gru, mlp, memoryless, pixels, board
-    frames: int = setting(4, minimum=1, maximum=64)  # DCD
-    """How many images a decision looks at; the first of an episode stands for those before it."""
-    channels: tuple[int, ...] = setting((8, 16, 32, 64, 128, 256), minimum=1, maximum=65_536)  # DCD
-    kernels: tuple[int, ...] = setting((4, 3, 3, 3, 3, 3), minimum=1, maximum=64)  # DCD
-    strides: tuple[int, ...] = setting((2, 2, 2, 2, 1, 1), minimum=1, maximum=64)  # DCD
-    head_size: int = setting(100, minimum=1, maximum=65_536)  # DCD
-    continuous: Continuous = "beta"  # DCD
+    kind: Literal["pixels"] = "pixels"
+    frames: int = setting(
+        4,
+        minimum=1,
+        maximum=64,
+        help="How many images a decision looks at; the first of an episode stands for those before it.",
+        source="original code, racing",
+    )
+    channels: tuple[int, ...] = setting(
+        (8, 16, 32, 64, 128, 256),
+        minimum=1,
+        maximum=65_536,
+        help="Channels of each convolution.",
+        source="original code, racing",
+    )
+    kernels: tuple[int, ...] = setting(
+        (4, 3, 3, 3, 3, 3),
+        minimum=1,
+        maximum=64,
+        help="How many rows, and columns, each convolution looks at together: one number for each layer.",
+        source="original code, racing",
+    )
+    strides: tuple[int, ...] = setting(
+        (2, 2, 2, 2, 1, 1),
+        minimum=1,
+        maximum=64,
+        help="How far each convolution moves on: one number for each layer.",
+        source="original code, racing",
+    )
+    head_size: int = setting(100, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="original code, racing")
+    continuous: Continuous = setting("beta", help=_CONTINUOUS, source="original code, racing")
 
     recurrent: ClassVar[bool] = False
 
@@ -325,12 +390,22 @@ class Board:
     nothing to say to a designer whose choices are drawn at random anyway.
     """
 
-    kind: Literal["board"] = "board"  # one of lstm, gru, mlp, memoryless, pixels, board
-    waves: int = setting(4, minimum=1, maximum=128)
-    """So many along each axis: the first is flat, the second has its crest and its trough at the ends."""
-    codes: tuple[int, ...] = ()
-    """Codes in the first channel of the image that are told apart; all of its space if none is named."""
-    head_size: int = setting(32, minimum=1, maximum=65_536)
+    kind: Literal["board"] = "board"
+    waves: int = setting(
+        4,
+        minimum=1,
+        maximum=128,
+        help="How many waves along each axis: the first is flat, the second has its crest and its trough at "
+        "the ends.",
+        source="ours",
+    )
+    codes: tuple[int, ...] = setting(
+        (),
+        help="Codes in the first channel of the image that are told apart; all of its space if none "
+        "is named.",
+        source="ours",
+    )
+    head_size: int = setting(32, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="ours")
 
     recurrent: ClassVar[bool] = False
 
@@ -407,39 +482,122 @@ def _total(parts: Parts) -> int:
 class PPOConfig:
     """Proximal policy optimisation. One update is one rollout: `epochs` passes over `minibatches` parts."""
 
-    learning_rate: float = setting(1e-4, above=0.0)  # paper
-    final_learning_rate_fraction: float = setting(1.0, minimum=0.0, maximum=1.0)  # DCD: constant rate
-    """The learning rate falls linearly to this fraction over `decay_updates` updates and stays there."""
-    decay_updates: int | None = setting(None, minimum=1)
-    """None stands for the length of the run, which whoever starts the run fills in."""
-    decay_from: int = setting(0, minimum=0)
-    """Until this update the learning rate is the full one. A run made longer may let it fall once more."""
-    gamma: float = setting(0.995, minimum=0.0, maximum=1.0)  # paper
-    gae_lambda: float = setting(0.95, minimum=0.0, maximum=1.0)  # paper
-    clip: float = setting(0.2, above=0.0)  # paper
-    value_clip: bool = True  # paper, mazes; False means a Huber loss (walker, car)
-    value_coef: float = setting(0.5, minimum=0.0)  # paper
-    entropy_coef: float = setting(0.0, minimum=0.0)  # paper, mazes
-    max_grad_norm: float = setting(0.5, above=0.0)  # paper
-    adam_eps: float = setting(1e-5, above=0.0)  # paper
-    epochs: int = setting(5, minimum=1, maximum=10_000)  # paper
-    minibatches: int = setting(1, minimum=1)  # paper
-    normalise_returns: bool = False  # paper, mazes; True for walker and car
-    bootstrap_at_rollout_end: bool = True  # DCD does not: it treats the end of a rollout as a terminal step
-    bootstrap_at_timeout: bool = False  # DCD
-    max_bad_updates: int = setting(10, minimum=1)
-    """A run should stop after this many updates in a row with a non-finite loss or gradient."""
+    learning_rate: float = setting(
+        1e-4, above=0.0, help="The size of Adam's steps, before it falls.", source="paper, mazes"
+    )
+    final_learning_rate_fraction: float = setting(
+        1.0,
+        minimum=0.0,
+        maximum=1.0,
+        help="The learning rate falls linearly to this fraction over decay_updates updates and stays there.",
+        source="original code: the rate stays the same",
+    )
+    decay_updates: int | None = setting(
+        None,
+        minimum=1,
+        help="Over how many updates the learning rate falls; null stands for the length of the run, which is "
+        "filled in for the student when the run begins.",
+        source="ours",
+    )
+    decay_from: int = setting(
+        0,
+        minimum=0,
+        help="Until this update the learning rate is the full one. A run made longer may let it fall "
+        "once more.",
+        source="ours",
+    )
+    gamma: float = setting(
+        0.995, minimum=0.0, maximum=1.0, help="The discount of later rewards.", source="paper, mazes"
+    )
+    gae_lambda: float = setting(
+        0.95,
+        minimum=0.0,
+        maximum=1.0,
+        help="The lambda of generalised advantage estimation.",
+        source="paper, mazes",
+    )
+    clip: float = setting(
+        0.2,
+        above=0.0,
+        help="How far the ratio of probabilities may move from 1, and clipped values from the old ones.",
+        source="paper",
+    )
+    value_clip: bool = setting(
+        True,
+        help="Whether the loss of values is the squared error with clipped values; else it is a Huber loss.",
+        source="paper, mazes",
+    )
+    value_coef: float = setting(0.5, minimum=0.0, help="The weight of the loss of values.", source="paper")
+    entropy_coef: float = setting(
+        0.0,
+        minimum=0.0,
+        help="The weight of the entropy of actions, which keeps the policy random.",
+        source="paper, mazes and racing",
+    )
+    max_grad_norm: float = setting(
+        0.5, above=0.0, help="Gradients that are longer are cut to this norm.", source="paper"
+    )
+    adam_eps: float = setting(1e-5, above=0.0, help="The epsilon of Adam.", source="paper")
+    epochs: int = setting(
+        5,
+        minimum=1,
+        maximum=10_000,
+        help="How often each rollout is learned from.",
+        source="paper, mazes and walker",
+    )
+    minibatches: int = setting(
+        1,
+        minimum=1,
+        help="Into how many parts a rollout is cut, with a gradient step for each: whole columns for a "
+        "network with memory, equal parts of all steps otherwise.",
+        source="paper, mazes",
+    )
+    normalise_returns: bool = setting(
+        False,
+        help="Whether rewards are divided by the running deviation of discounted returns (a designer's: its "
+        "utilities by theirs).",
+        source="paper, mazes",
+    )
+    bootstrap_at_rollout_end: bool = setting(
+        True,
+        help="Whether the end of a rollout counts as a cut, with the value of what follows, and not as the "
+        "end of the episode.",
+        source="ours; the original code takes it for the end of the episode",
+    )
+    bootstrap_at_timeout: bool = setting(
+        False,
+        help="Whether a time limit counts as a cut, and not as the end of the episode.",
+        source="original code",
+    )
+    max_bad_updates: int = setting(
+        10,
+        minimum=1,
+        help="The run stops after this many updates in a row with a loss or a gradient that is not finite.",
+        source="ours",
+    )
 
 
 @dataclass(frozen=True)
 class StudentConfig:
     """A student, and the size of its rollouts: `num_levels` columns of `num_steps` steps."""
 
-    network: NetworkConfig = field(default_factory=lambda: Lstm(encoder=Conv()))
-    """`lstm` and `gru` remember, `mlp` and `memoryless` do not; `pixels` looks at the last few images."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    num_levels: int = setting(32, minimum=1, maximum=1_000_000)  # paper
-    num_steps: int = setting(256, minimum=2, maximum=1_000_000)  # paper
+    network: NetworkConfig = setting(
+        factory=lambda: Lstm(encoder=Conv()),
+        help="What decides and judges: lstm and gru remember, mlp and memoryless do not, and pixels looks at "
+        "the last few images.",
+        source="paper, mazes",
+    )
+    ppo: PPOConfig = setting(factory=PPOConfig, help="How the student learns from a rollout.")
+    num_levels: int = setting(
+        32,
+        minimum=1,
+        maximum=1_000_000,
+        help="Levels that are played side by side: the columns of a rollout.",
+        source="paper, mazes",
+    )
+    num_steps: int = setting(
+        256, minimum=2, maximum=1_000_000, help="Steps of a rollout in each column.", source="paper, mazes"
+    )
 
     @property
     def levels_per_minibatch(self) -> int:
