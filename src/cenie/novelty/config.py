@@ -1,7 +1,7 @@
 """Settings of coverage: one record for each way to model the density of experience. Imports no JAX.
 
-All have a window of experience and a regulariser. Defaults are those of the paper's mazes wherever it gives
-them.
+All have a window of experience and a regulariser. Defaults are the paper's in mazes wherever it gives them;
+PyCave is the software it used, whose defaults stand where it says nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,34 +20,98 @@ _MOST_COLUMNS = 20_000
 class MixtureConfig:
     """Gaussian mixtures of several sizes, of which the best is kept: the paper's method."""
 
-    kind: Literal["mixture"] = "mixture"  # one of mixture, neighbours, distillation
-    window: int = setting(32, minimum=1, maximum=10**6)  # level trajectories in the window Gamma
-    # The fit sees at most so many points of the window, drawn uniformly; None: all.
-    max_points: int | None = setting(16384, minimum=1, maximum=10**8)
-    # Added to every variance. The paper: 1e-2 in mazes, 1e-6 for walkers, 1e-1 for cars.
-    reg: float = setting(1e-2, above=0.0, maximum=1e30)
+    kind: Literal["mixture"] = "mixture"
+    window: int = setting(
+        32,
+        minimum=1,
+        maximum=10**6,
+        help="How many plays of levels are remembered, each with all its steps.",
+        source="paper",
+    )
+    max_points: int | None = setting(
+        16384,
+        minimum=1,
+        maximum=10**8,
+        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
+        source="ours; the paper fits all",
+    )
+    reg: float = setting(
+        1e-2, above=0.0, maximum=1e30, help="What is added to every variance.", source="paper, mazes"
+    )
 
-    # The fewest and the most components of a mixture; every number in between is tried.
-    components: tuple[int, int] = setting((6, 15), minimum=1, maximum=1000)
-    covariance: CovarianceName = "diag"  # the default of the paper's software; the paper does not say
-    # A fit ends when the mean negative log-likelihood per point falls by less than this.
-    tolerance: float = setting(1e-3, minimum=0.0, maximum=1e30)
-    max_iterations: int = setting(100, minimum=1, maximum=10**6)
-    # How the number of components is chosen; the paper takes the silhouette.
-    selection: Literal["silhouette", "aic", "bic"] = "silhouette"
-    # The silhouette is computed for so many points, drawn uniformly, from which (and from a cheap relative of
-    # it that is known for all points) its mean over all is estimated; None: for all, as in the paper.
-    silhouette_rows: int | None = setting(256, minimum=1, maximum=10**8)
-    # All sizes take so many steps, and are compared by rough silhouettes of so many points, drawn uniformly.
-    # Only the best go on: at most so many, and within the margin. None: all go on, as in the paper.
-    screening_steps: int | None = setting(2, minimum=1, maximum=10**6)
-    screening_points: int = setting(2048, minimum=1, maximum=10**8)
-    screening_candidates: int = setting(4, minimum=1, maximum=1000)
-    screening_margin: float = setting(0.05, minimum=0.0, maximum=1e30)
-    # Start each fit from the previous one with as many components instead of from new centres.
-    warm_start: bool = False
-    # Mixtures of so many principal axes, with equal noise off them; None: of the points as they are.
-    pca_dimensions: int | None = setting(None, minimum=1, maximum=10**5)
+    components: tuple[int, int] = setting(
+        (6, 15),
+        minimum=1,
+        maximum=1000,
+        help="The fewest and the most components of a mixture; every number in between is tried.",
+        source="paper",
+    )
+    covariance: CovarianceName = setting(
+        "diag",
+        help="What covariances may be: of each component its own variances (diag), or its own matrix (full), "
+        "one matrix for all (tied), or one variance for each (spherical).",
+        source="PyCave; the paper does not say",
+    )
+    tolerance: float = setting(
+        1e-3,
+        minimum=0.0,
+        maximum=1e30,
+        help="A fit ends when the mean negative log-likelihood of a point falls by less than this.",
+        source="paper",
+    )
+    max_iterations: int = setting(
+        100, minimum=1, maximum=10**6, help="Steps of EM in a fit, at most.", source="PyCave"
+    )
+    selection: Literal["silhouette", "aic", "bic"] = setting(
+        "silhouette", help="By what the number of components is chosen.", source="paper"
+    )
+    silhouette_rows: int | None = setting(
+        256,
+        minimum=1,
+        maximum=10**8,
+        help="The silhouette is computed for this many points, drawn uniformly, from which (and from a cheap "
+        "relative of it that is known for all points) its mean over all is estimated; null: for all.",
+        source="ours; the paper takes all",
+    )
+    screening_steps: int | None = setting(
+        2,
+        minimum=1,
+        maximum=10**6,
+        help="Every number of components takes this many steps of EM first, and only the best go on; null: "
+        "all go on.",
+        source="ours; in the paper all go on",
+    )
+    screening_points: int = setting(
+        2048,
+        minimum=1,
+        maximum=10**8,
+        help="By how many points, drawn uniformly, they are compared after these steps.",
+        source="ours",
+    )
+    screening_candidates: int = setting(
+        4, minimum=1, maximum=1000, help="How many go on, at most.", source="ours"
+    )
+    screening_margin: float = setting(
+        0.05,
+        minimum=0.0,
+        maximum=1e30,
+        help="How far below the best rough silhouette those may be that go on.",
+        source="ours",
+    )
+    warm_start: bool = setting(
+        False,
+        help="Whether each fit starts from the previous one with as many components, and not from new "
+        "centres.",
+        source="PyCave",
+    )
+    pca_dimensions: int | None = setting(
+        None,
+        minimum=1,
+        maximum=10**5,
+        help="Mixtures of this many principal axes, with equal noise off them; null: of the points as they "
+        "are.",
+        source="paper",
+    )
 
     def check(self) -> Iterator[Problem]:
         """Rules between settings; bounds of single ones are in the fields."""
@@ -79,32 +143,75 @@ class MixtureConfig:
 class NeighboursConfig:
     """The distance from a near point of the window. Not in the paper."""
 
-    kind: Literal["neighbours"] = "neighbours"  # one of mixture, neighbours, distillation
-    window: int = setting(32, minimum=1, maximum=10**6)
-    max_points: int | None = setting(16384, minimum=1, maximum=10**8)
-    # Added to every squared distance.
-    reg: float = setting(1e-2, above=0.0, maximum=1e30)
-    # Which nearest point gives the distance, and how many points of the window are compared with.
-    rank: int = setting(8, minimum=1, maximum=10**6)
-    kept: int = setting(4096, minimum=1, maximum=10**6)
+    kind: Literal["neighbours"] = "neighbours"
+    window: int = setting(
+        32,
+        minimum=1,
+        maximum=10**6,
+        help="How many plays of levels are remembered, each with all its steps.",
+        source="paper, for its mixtures",
+    )
+    max_points: int | None = setting(
+        16384,
+        minimum=1,
+        maximum=10**8,
+        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
+        source="ours",
+    )
+    reg: float = setting(
+        1e-2, above=0.0, maximum=1e30, help="What is added to every squared distance.", source="ours"
+    )
+    rank: int = setting(
+        8, minimum=1, maximum=10**6, help="Which of the nearest points gives the distance.", source="ours"
+    )
+    kept: int = setting(
+        4096,
+        minimum=1,
+        maximum=10**6,
+        help="With how many points of the window others are compared.",
+        source="ours",
+    )
 
 
 @dataclass(frozen=True)
 class DistillationConfig:
     """The error of a network that learns on the window to predict a random one. Not in the paper."""
 
-    kind: Literal["distillation"] = "distillation"  # one of mixture, neighbours, distillation
-    # Gradient steps per fit, points per step, units per layer of both networks.
-    steps: int = setting(256, minimum=1, maximum=10**6)
-    batch: int = setting(256, minimum=1, maximum=10**6)
-    size: int = setting(64, minimum=1, maximum=10**4)
-    learning_rate: float = setting(1e-3, above=0.0, maximum=1e30)
-    # Start each fit from the previous predictor instead of from a new one.
-    warm_start: bool = False
-    window: int = setting(32, minimum=1, maximum=10**6)
-    max_points: int | None = setting(16384, minimum=1, maximum=10**8)
-    # Added to the variance by which a column is scaled.
-    reg: float = setting(1e-2, above=0.0, maximum=1e30)
+    kind: Literal["distillation"] = "distillation"
+    steps: int = setting(256, minimum=1, maximum=10**6, help="Gradient steps of a fit.", source="ours")
+    batch: int = setting(256, minimum=1, maximum=10**6, help="Points of a gradient step.", source="ours")
+    size: int = setting(
+        64, minimum=1, maximum=10**4, help="Units of each layer of both networks.", source="ours"
+    )
+    learning_rate: float = setting(
+        1e-3, above=0.0, maximum=1e30, help="The size of Adam's steps.", source="ours"
+    )
+    warm_start: bool = setting(
+        False,
+        help="Whether each fit starts from the previous predictor, and not from a new one.",
+        source="ours",
+    )
+    window: int = setting(
+        32,
+        minimum=1,
+        maximum=10**6,
+        help="How many plays of levels are remembered, each with all its steps.",
+        source="paper, for its mixtures",
+    )
+    max_points: int | None = setting(
+        16384,
+        minimum=1,
+        maximum=10**8,
+        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
+        source="ours",
+    )
+    reg: float = setting(
+        1e-2,
+        above=0.0,
+        maximum=1e30,
+        help="What is added to the variance by which a column is scaled.",
+        source="ours",
+    )
 
 
 CoverageConfig = MixtureConfig | NeighboursConfig | DistillationConfig
