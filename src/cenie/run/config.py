@@ -9,7 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,35 +55,93 @@ _MAX_FILE_BYTES = 2**20
 class RunConfig:
     """What the host loop does around the training cycles."""
 
-    suite: str = ""
-    """Held-out suite used for evaluation during and after training; in a preset that names none, the first
-    one of the domain."""
-    env_steps: int | None = setting(None, minimum=1)
-    """End the run after so many environment steps, even if it has not had all its updates: methods play
-    different numbers of rollouts for an update."""
-    evaluate_every: int = setting(100, minimum=1)
-    """Evaluate after this many student updates; also before the first and after the last."""
-    episodes: int = setting(2, minimum=1, maximum=100_000)
-    """Episodes for each entry of the suite in an evaluation before and during training."""
-    final_episodes: int = setting(10, minimum=1, maximum=100_000)
-    """Episodes for each entry of the suite in the last evaluation."""
-    evaluation_seed: int = setting(0, minimum=0, maximum=2**31 - 1)
-    """Decides the draws of all evaluations during training: every run is tested on the same episodes."""
-    checkpoint_every: int = setting(50, minimum=1)
-    """Write a checkpoint after this many student updates; also after the last."""
-    keep_checkpoints: int = setting(2, minimum=1, maximum=1_000_000)
-    cycles_per_chunk: int = setting(10, minimum=1, maximum=100_000)
-    """Training cycles between two looks of the host loop; results do not depend on it."""
-    devices: int = setting(0, minimum=0, maximum=1024)
-    """Devices to split the levels over; 0 takes as many as there are and divide the levels."""
-    recorded_cycles: int = setting(5000, minimum=0)
-    """Cycles whose levels are all recorded; of so many more one in two, then one in four, and so on."""
-    recorded_evaluations: int = setting(200, minimum=0)
-    """Evaluations with each of which a snapshot is written; later ones are thinned out in the same way."""
-    recorded_points: int = setting(512, minimum=0, maximum=1_000_000)
-    """State-action points of training in a snapshot."""
-    sinks: tuple[str, ...] = ()
-    """Further places for the metrics: tensorboard, wandb."""
+    suite: str = setting(
+        "",
+        help="Held-out suite used for evaluation during and after training; in a preset that names none, the "
+        "first one of the domain.",
+        source="ours",
+    )
+    env_steps: int | None = setting(
+        None,
+        minimum=1,
+        help="End the run after this many environment steps, even if it has not had all its updates: methods "
+        "play different numbers of rollouts for an update. null: no such end.",
+        source="ours",
+    )
+    evaluate_every: int = setting(
+        100,
+        minimum=1,
+        help="Evaluate after this many student updates; also before the first and after the last.",
+        source="paper, walker and racing",
+    )
+    episodes: int = setting(
+        2,
+        minimum=1,
+        maximum=100_000,
+        help="Episodes for each entry of the suite in an evaluation before and during training.",
+        source="ours",
+    )
+    final_episodes: int = setting(
+        10,
+        minimum=1,
+        maximum=100_000,
+        help="Episodes for each entry of the suite in the last evaluation.",
+        source="ours",
+    )
+    evaluation_seed: int = setting(
+        0,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Decides the draws of all evaluations during training: every run is tested on the same "
+        "episodes.",
+        source="ours",
+    )
+    checkpoint_every: int = setting(
+        50,
+        minimum=1,
+        help="Write a checkpoint after this many student updates; also after the last.",
+        source="ours",
+    )
+    keep_checkpoints: int = setting(
+        2, minimum=1, maximum=1_000_000, help="How many checkpoints are kept, the latest.", source="ours"
+    )
+    cycles_per_chunk: int = setting(
+        10,
+        minimum=1,
+        maximum=100_000,
+        help="Training cycles between two looks of the host loop; results do not depend on it.",
+        source="ours",
+    )
+    devices: int = setting(
+        0,
+        minimum=0,
+        maximum=1024,
+        help="Devices to split the levels over; 0 takes as many as there are and divide the levels.",
+        source="ours",
+    )
+    recorded_cycles: int = setting(
+        5000,
+        minimum=0,
+        help="Cycles whose levels are all recorded; of as many more one in two, then one in four, and so on.",
+        source="ours",
+    )
+    recorded_evaluations: int = setting(
+        200,
+        minimum=0,
+        help="Evaluations with each of which a snapshot is written; later ones are thinned out in the same "
+        "way.",
+        source="ours",
+    )
+    recorded_points: int = setting(
+        512,
+        minimum=0,
+        maximum=1_000_000,
+        help="State-action points of training in a snapshot.",
+        source="ours",
+    )
+    sinks: tuple[str, ...] = setting(
+        (), help=f"Further places for the metrics: {', '.join(SINK_MODULES)}.", source="ours"
+    )
 
     def check(self) -> Iterator[Problem]:
         for index, name in enumerate(self.sinks):
@@ -100,19 +158,33 @@ class Config:
 
     entry: ClassVar[DomainEntry]
 
-    domain: str
-    method: str
-    preset: str
-    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
-    updates: int = setting(1000, minimum=0, maximum=2**31 - 1)
-    """Student gradient updates (cycles that learn); the budget by which methods are compared."""
+    domain: str = setting(help="Where the student trains.")
+    method: str = setting(help="How levels are chosen.")
+    preset: str = setting(help="The starting point, which other options change.")
+    seed: int = setting(
+        0,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Decides everything random of the run, but for the draws of evaluations.",
+        source="ours",
+    )
+    updates: int = setting(
+        1000,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Student gradient updates (cycles that learn); the budget by which methods are compared.",
+        source="ours",
+    )
     env: Any = None
-    student: StudentConfig = field(default_factory=StudentConfig)
-    teacher: Teacher | OwnTeacher = field(default_factory=RandomTeacher)
-    run: RunConfig = field(default_factory=RunConfig)
-    from_python: tuple[str, ...] = ()
-    """What was passed from Python and stands in no file, such as `score spread`: to go on, it must be passed
-    again."""
+    student: StudentConfig = setting(factory=StudentConfig)
+    teacher: Teacher | OwnTeacher = setting(factory=RandomTeacher)
+    run: RunConfig = setting(factory=RunConfig)
+    from_python: tuple[str, ...] = setting(
+        (),
+        help="What was passed from Python and stands in no file, such as `score spread`: to go on, it must "
+        "be passed again.",
+        source="ours",
+    )
 
     def is_over(self, updates: int, env_steps: int) -> bool:
         """Whether a run that has come so far is finished."""
@@ -292,7 +364,7 @@ def read_suite_file(name: str) -> str:
 def config_type(entry: DomainEntry, method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
     env, teacher = entry.settings, default_teacher(method)
-    fields = [("env", env, field(default_factory=env)), ("teacher", type(teacher), field(default=teacher))]
+    fields = [("env", env, setting(factory=env)), ("teacher", type(teacher), setting(teacher))]
     config_class = dataclasses.make_dataclass(
         "Config", fields, bases=(Config,), namespace={"entry": entry}, frozen=True
     )

@@ -1,11 +1,12 @@
 """Settings of level replay, novelty and designers. Imports no JAX.
 
-`dcd` in the comments is the PyTorch code base that PLR-perp and ACCEL were published with.
+In their sources `paper` is the CENIE paper, and `original code` the PyTorch code base (dcd) that it ran on,
+with which PLR-perp and ACCEL were published.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from cenie.novelty.config import CoverageConfig, MixtureConfig
@@ -17,39 +18,86 @@ from cenie.student.config import Lstm, NetworkConfig, PPOConfig
 class PriorityConfig:
     """How the scores of the stored levels become probabilities of replay."""
 
-    transform: Literal["rank", "power", "top-k", "softmax", "uniform"] = "rank"  # CENIE section 4; PLR
-    # CENIE's beta and dcd's `level_replay_temperature`, mazes: the exponent is 1 / temperature.
-    temperature: float = setting(0.3, above=0.0)
-    # Only read by `top-k`: how many levels share the mass equally.
-    top_k: int = setting(1, minimum=1)
-    # `stable`: the older of two equal levels ranks higher. `average`: equal levels share their mean rank.
-    ties: Literal["stable", "average"] = "stable"
-    # dcd's mazes; the CENIE table has 0.5.
-    staleness_coef: float = setting(0.3, minimum=0.0, maximum=1.0)
+    transform: Literal["rank", "power", "top-k", "softmax", "uniform"] = setting(
+        "rank", help="By what of the scores the probabilities go.", source="paper"
+    )
+    temperature: float = setting(
+        0.3,
+        above=0.0,
+        help="Weights are raised to 1 / temperature: the lower, the more the highest scores are preferred.",
+        source="paper, mazes: its beta",
+    )
+    top_k: int = setting(
+        1, minimum=1, help="How many levels share the mass equally; only read by top-k.", source="ours"
+    )
+    ties: Literal["stable", "average"] = setting(
+        "stable",
+        help="Of equal scores the older level ranks higher (stable), or they share their mean rank "
+        "(average).",
+        source="ours",
+    )
+    staleness_coef: float = setting(
+        0.3,
+        minimum=0.0,
+        maximum=1.0,
+        help="The share of the probability that goes by how long ago a level was played.",
+        source="original code, mazes; the paper has 0.5",
+    )
 
 
 @dataclass(frozen=True)
 class ReplayConfig:
     """The level buffer, and when and how it is replayed."""
 
-    capacity: int = setting(4000, minimum=1, maximum=100_000_000)  # CENIE table, mazes
-    replay_prob: float = setting(0.5, minimum=0.0, maximum=1.0)  # CENIE table, PLR-perp (ACCEL: 0.8)
-    # `proportionate` (dcd) replays with probability min(fill, replay_prob); the CENIE listing is `fixed`.
-    schedule: Literal["proportionate", "fixed"] = "proportionate"
-    min_fill: float = setting(0.5, minimum=0.0, maximum=1.0)  # dcd; 1.0 is the CENIE listing read literally
-    # `mixture` compares newcomer and victim by their mixed probabilities, `raw` (dcd) by one raw score.
-    insertion: Literal["mixture", "raw"] = "mixture"
-    # Who leaves a full buffer: the level least likely to be replayed, staleness included (dcd), or that of
-    # the lowest score. The first protects levels that were not played for long, but lets most newcomers of a
-    # batch replace each other; see docs/decisions.md.
-    victim: Literal["least-likely", "lowest-score"] = "least-likely"
-    # Several plays of one level in one batch: `average` them, or keep the `last` one (dcd, where the first
-    # one decides about the entry).
-    repeated: Literal["average", "last"] = "average"
-    # A rollout that completed no episode of a level: `ignore` it (dcd), so that the level has no score; or
-    # `score` it as if the episode had ended with the rollout.
-    unfinished: Literal["ignore", "score"] = "ignore"
-    priority: PriorityConfig = PriorityConfig()
+    capacity: int = setting(
+        4000, minimum=1, maximum=100_000_000, help="How many levels can be stored.", source="paper, mazes"
+    )
+    replay_prob: float = setting(
+        0.5,
+        minimum=0.0,
+        maximum=1.0,
+        help="The probability that a batch is replayed, once the buffer is full enough.",
+        source="paper, for PLR-perp",
+    )
+    schedule: Literal["proportionate", "fixed"] = setting(
+        "proportionate",
+        help="Whether that probability is at most the share of the buffer that is filled (proportionate), or "
+        "the same from the beginning (fixed).",
+        source="original code; fixed in the paper's listings",
+    )
+    min_fill: float = setting(
+        0.5,
+        minimum=0.0,
+        maximum=1.0,
+        help="The share of the buffer that must be filled before anything is replayed.",
+        source="original code; 1 in the paper's listings",
+    )
+    insertion: Literal["mixture", "raw"] = setting(
+        "mixture",
+        help="By what a newcomer must exceed the level that it replaces: by the mixed probability of replay, "
+        "or by one raw score.",
+        source="paper",
+    )
+    victim: Literal["least-likely", "lowest-score"] = setting(
+        "least-likely",
+        help="Who leaves a full buffer: the level least likely to be replayed, staleness included, or that "
+        "of the lowest score. The first protects levels that were not played for long, but lets most "
+        "newcomers of a batch replace each other (docs/decisions.md).",
+        source="original code",
+    )
+    repeated: Literal["average", "last"] = setting(
+        "average",
+        help="What counts of several plays of one level in one batch. With last, the first one decides about "
+        "the entry.",
+        source="ours; last in the original code",
+    )
+    unfinished: Literal["ignore", "score"] = setting(
+        "ignore",
+        help="A rollout that completed no episode of a level: ignore it, so that the level has no score, or "
+        "score it as if the episode had ended with the rollout.",
+        source="original code",
+    )
+    priority: PriorityConfig = setting(factory=PriorityConfig)
 
     @property
     def levels_before_replay(self) -> int:
@@ -62,11 +110,25 @@ class ReplayConfig:
 class EditConfig:
     """Edits of the levels that were just replayed; how many changes one makes is a setting of the domain."""
 
-    probability: float = setting(1.0, minimum=0.0, maximum=1.0)  # CENIE table
-    # CENIE table: batch; the original code's configs: easy.
-    parents: Literal["batch", "easy", "hard"] = "batch"
-    # Of so many children of a parent only the most novel one is offered to the buffer. 1: as in the paper.
-    children: int = setting(1, minimum=1)
+    probability: float = setting(
+        1.0,
+        minimum=0.0,
+        maximum=1.0,
+        help="The probability that a replayed batch is edited.",
+        source="paper",
+    )
+    parents: Literal["batch", "easy", "hard"] = setting(
+        "batch",
+        help="Which levels of it are edited: all, or the four of the lowest, or highest, scores, several "
+        "times each.",
+        source="paper; easy in the original code",
+    )
+    children: int = setting(
+        1,
+        minimum=1,
+        help="How many children a parent has, of which only the most novel one is offered to the buffer.",
+        source="paper",
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +153,9 @@ class Rescored:
     """
 
     kind: Literal["rescored"] = "rescored"
-    points: int = setting(32, minimum=1, maximum=100_000)
+    points: int = setting(
+        32, minimum=1, maximum=100_000, help="Points that are kept of each level.", source="ours"
+    )
 
 
 @dataclass(frozen=True)
@@ -99,11 +163,21 @@ class Cenie:
     """CENIE's novelty: a model of what the student has met, and how often it is fitted again."""
 
     kind: Literal["cenie"] = "cenie"
-    coverage: CoverageConfig = field(default_factory=MixtureConfig)
-    # The paper fits after every replay; more is cheaper (its section on limitations proposes it).
-    refit_every: int = setting(1, minimum=1)
-    # How novelties that were measured at different times are made comparable; see docs/novelty.md.
-    stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
+    coverage: CoverageConfig = setting(
+        factory=MixtureConfig, help="What is fitted to the student's experience.", source="paper"
+    )
+    refit_every: int = setting(
+        1,
+        minimum=1,
+        help="After how many replays the model is fitted again; more is cheaper (the paper proposes it among "
+        "its limitations).",
+        source="paper",
+    )
+    stored: AsPlayed | Relative | Rescored = setting(
+        factory=AsPlayed,
+        help="How novelties that were measured at different times are compared (docs/novelty.md).",
+        source="paper",
+    )
 
 
 @dataclass(frozen=True)
@@ -111,11 +185,21 @@ class Traced:
     """TRACED's additions to a score: the error of a transition model, and co-learnability."""
 
     kind: Literal["traced"] = "traced"
-    transition_weight: float = setting(1.0, minimum=0.0)  # original code
-    colearnability_weight: float = setting(1.0, minimum=0.0)  # original code
-    memory_size: int = setting(128, minimum=1, maximum=100_000)  # original code
-    # One step for each batch; the original code has one of 1e-4 for each episode.
-    learning_rate: float = setting(1e-3, above=0.0)
+    transition_weight: float = setting(
+        1.0, minimum=0.0, help="How much the error of the transition model counts.", source="TRACED's code"
+    )
+    colearnability_weight: float = setting(
+        1.0, minimum=0.0, help="How much co-learnability counts.", source="TRACED's code"
+    )
+    memory_size: int = setting(
+        128, minimum=1, maximum=100_000, help="Units of the model's memory.", source="TRACED's code"
+    )
+    learning_rate: float = setting(
+        1e-3,
+        above=0.0,
+        help="The size of the model's one step for each batch.",
+        source="ours; TRACED's code has one of 1e-4 for each episode",
+    )
 
 
 @dataclass(frozen=True)
@@ -123,9 +207,16 @@ class Sliced:
     """The Wasserstein distance of projections, averaged over fixed random directions: cheap."""
 
     kind: Literal["sliced"] = "sliced"
-    directions: int = setting(64, minimum=1, maximum=100_000)
-    # The projections of a level's points on a direction are kept as so many equally likely values.
-    quantiles: int = setting(32, minimum=1, maximum=100_000)
+    directions: int = setting(
+        64, minimum=1, maximum=100_000, help="On how many directions points are projected.", source="ours"
+    )
+    quantiles: int = setting(
+        32,
+        minimum=1,
+        maximum=100_000,
+        help="As how many equally likely values the projections of a level's points are kept.",
+        source="ours",
+    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +224,9 @@ class Exact:
     """The Wasserstein distance itself, between so many points of each level: slow, for small buffers."""
 
     kind: Literal["exact"] = "exact"
-    points: int = setting(32, minimum=1, maximum=1000)
+    points: int = setting(
+        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+    )
 
 
 @dataclass(frozen=True)
@@ -142,10 +235,20 @@ class Entropic:
     buffers, as the exact one is."""
 
     kind: Literal["entropic"] = "entropic"
-    points: int = setting(32, minimum=1, maximum=1000)
-    # How far plans are blurred: a share of the median distance between the points of the two levels.
-    blur: float = setting(0.05, above=0.0, maximum=1000.0)
-    iterations: int = setting(50, minimum=1, maximum=100_000)
+    points: int = setting(
+        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+    )
+    blur: float = setting(
+        0.05,
+        above=0.0,
+        maximum=1000.0,
+        help="How far plans are blurred: a share of the median distance between the points of the two "
+        "levels.",
+        source="ours",
+    )
+    iterations: int = setting(
+        50, minimum=1, maximum=100_000, help="Steps of Sinkhorn's algorithm.", source="ours"
+    )
 
 
 @dataclass(frozen=True)
@@ -153,9 +256,18 @@ class Diplr:
     """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
 
     kind: Literal["diplr"] = "diplr"
-    distance: Sliced | Exact | Entropic = field(default_factory=Sliced)
-    # The paper's distance is that from the nearest level; the mean over more of them is less noisy.
-    neighbours: int = setting(1, minimum=1, maximum=1000)
+    distance: Sliced | Exact | Entropic = setting(
+        factory=Sliced,
+        help="How the experience on two levels is compared.",
+        source="ours; the Wasserstein distance in the paper",
+    )
+    neighbours: int = setting(
+        1,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged; more are less noisy.",
+        source="paper",
+    )
 
 
 @dataclass(frozen=True)
@@ -163,9 +275,20 @@ class Poet:
     """POET's novelty: how far a level's encoding, a few numbers, is from the nearest ones admitted so far."""
 
     kind: Literal["poet"] = "poet"
-    neighbours: int = setting(5, minimum=1, maximum=1000)  # POET
-    # Encodings of levels that once entered the buffer, the latest so many; POET keeps all.
-    archive: int = setting(20_000, minimum=1, maximum=10_000_000)
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest encodings the distance is averaged.",
+        source="POET's code",
+    )
+    archive: int = setting(
+        20_000,
+        minimum=1,
+        maximum=10_000_000,
+        help="Encodings of levels that once entered the buffer: at most this many, the latest.",
+        source="ours; POET keeps all",
+    )
 
 
 @dataclass(frozen=True)
@@ -174,17 +297,38 @@ class Epoet:
     nearest stored levels."""
 
     kind: Literal["epoet"] = "epoet"
-    neighbours: int = setting(5, minimum=1, maximum=1000)  # Enhanced POET
-    # So many past students play every new level.
-    students: int = setting(8, minimum=2, maximum=1000)
-    # After so many batches that were learned from, the present student takes the place of the oldest one and
-    # plays all stored levels.
-    snapshot_every: int = setting(100, minimum=1)
-    # An episode is cut after so many steps; None: never, as in the original.
-    max_steps: int | None = setting(None, minimum=1, maximum=1_000_000)
-    # Returns are clipped to these before they are ranked, so that two complete failures are equal.
-    lowest_return: float = -1e9
-    highest_return: float = 1e9
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged.",
+        source="Enhanced POET's code",
+    )
+    students: int = setting(
+        8, minimum=2, maximum=1000, help="How many past students play every new level.", source="ours"
+    )
+    snapshot_every: int = setting(
+        100,
+        minimum=1,
+        help="After how many batches that were learned from the present student takes the place of the "
+        "oldest one, and plays all stored levels.",
+        source="ours",
+    )
+    max_steps: int | None = setting(
+        None,
+        minimum=1,
+        maximum=1_000_000,
+        help="An episode is cut after this many steps; null: never.",
+        source="Enhanced POET's code",
+    )
+    lowest_return: float = setting(
+        -1e9,
+        help="Returns below count as this before they are ranked, so that two complete failures are equal.",
+        source="ours",
+    )
+    highest_return: float = setting(
+        1e9, help="Returns above count as this before they are ranked.", source="ours"
+    )
 
     def check(self) -> Iterator[Problem]:
         if self.lowest_return >= self.highest_return:
@@ -199,7 +343,7 @@ class Constant:
     """A weight of novelty that never changes, as in the paper."""
 
     kind: Literal["constant"] = "constant"
-    value: float = setting(0.5, minimum=0.0, maximum=1.0)  # paper
+    value: float = setting(0.5, minimum=0.0, maximum=1.0, help="The weight.", source="paper")
 
 
 @dataclass(frozen=True)
@@ -207,9 +351,11 @@ class Linear:
     """A weight of novelty that moves from `start` to `end` within `replays` replayed batches."""
 
     kind: Literal["linear"] = "linear"
-    start: float = setting(0.5, minimum=0.0, maximum=1.0)
-    end: float = setting(0.0, minimum=0.0, maximum=1.0)
-    replays: int = setting(1000, minimum=1)
+    start: float = setting(0.5, minimum=0.0, maximum=1.0, help="The weight at the beginning.", source="ours")
+    end: float = setting(0.0, minimum=0.0, maximum=1.0, help="The weight at the end.", source="ours")
+    replays: int = setting(
+        1000, minimum=1, help="Within how many replayed batches it gets there.", source="ours"
+    )
 
 
 @dataclass(frozen=True)
@@ -218,8 +364,10 @@ class Adaptive:
     regret more, by at most `rate` (of the log-odds) in one replay."""
 
     kind: Literal["adaptive"] = "adaptive"
-    start: float = setting(0.5, minimum=0.0, maximum=1.0)
-    rate: float = setting(0.05, above=0.0)
+    start: float = setting(0.5, minimum=0.0, maximum=1.0, help="The weight at the beginning.", source="ours")
+    rate: float = setting(
+        0.05, above=0.0, help="How far its log-odds move in one replay, at most.", source="ours"
+    )
 
 
 Alpha = Constant | Linear | Adaptive
@@ -240,12 +388,18 @@ student's mean return, and `minus-best-return` (Minimax in dcd) minus its best o
 class DesignerConfig:
     """A learned designer of levels: its network, and how it learns from the utility of what it designed."""
 
-    network: NetworkConfig = field(default_factory=Lstm)
-    # With `normalise_returns` the utility is divided by the running deviation of all utilities.
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    # What is paid for a level: its `utility`; or its `rank` by utility in the batch, from 0 to 1, so that the
-    # few levels on which a student failed by chance do not decide alone.
-    paid: Literal["utility", "rank"] = "utility"
+    network: NetworkConfig = setting(
+        factory=Lstm,
+        help="What designs and judges; board reads and chooses tiles as waves across an image.",
+        source="original code, mazes: the designer of PAIRED",
+    )
+    ppo: PPOConfig = setting(factory=PPOConfig, help="How the designer learns from what it designed.")
+    paid: Literal["utility", "rank"] = setting(
+        "utility",
+        help="What is paid for a level: its utility; or its rank by utility in the batch, from 0 to 1, so "
+        "that the few levels on which a student failed by chance do not decide alone.",
+        source="paper",
+    )
 
     def check(self) -> Iterator[Problem]:
         yield from decay_problems(self.ppo, "ppo")

@@ -5,7 +5,7 @@ The command line reads this table before anything heavy is loaded.
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from cenie.settings import Problem, setting, show
@@ -41,31 +41,45 @@ ScoreName = Literal[
     "uniform",
 ]
 
+_GENERATOR = "Where new levels come from: a generator of the domain, or its role (random or simple)."
+_UNFINISHED = "A level of which no episode was completed: ignore it, or score its return so far."
+
 
 @dataclass(frozen=True)
 class RandomTeacher:
     """Random levels in every cycle, and the student learns from all of them."""
 
-    # A generator of the domain by its name, or by its role: `random` or `simple`.
-    generator: str = "random"
+    generator: str = setting("random", help=_GENERATOR, source="paper")
 
 
 @dataclass(frozen=True)
 class ReplayTeacher:
     """A level buffer, replayed by score; with or without edits, with or without novelty."""
 
-    # `random` (CENIE and ACCEL papers: 0 to 60 blocks), or `simple` where complexity comes from edits.
-    generator: str = "random"
-    # PLR learns from new levels too; the others only score them.
-    learn_on_new: bool = False
-    score: ScoreName = "pvl"  # CENIE paper: positive value loss
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    edit: EditConfig | None = None
-    novelty: NoveltyConfig | None = None
-    # How much novelty counts beside the score; only read with novelty.
-    alpha: Alpha = field(default_factory=Constant)
-    # What a transition model and the progress of other levels add to the score.
-    correction: Traced | None = None
+    generator: str = setting("random", help=_GENERATOR, source="paper, for PLR-perp")
+    learn_on_new: bool = setting(
+        False,
+        help="Whether the student learns from new levels too, which are only scored otherwise.",
+        source="paper, for PLR-perp",
+    )
+    score: ScoreName = setting(
+        "pvl", help="What a play of a level is worth (docs/methods/scores.md).", source="paper"
+    )
+    replay: ReplayConfig = setting(factory=ReplayConfig)
+    edit: EditConfig | None = setting(
+        None, help="Whether replayed levels are edited, and how; null: they are not.", source="the method"
+    )
+    novelty: NoveltyConfig | None = setting(
+        None, help="What counts beside the score; null: nothing.", source="the method"
+    )
+    alpha: Alpha = setting(
+        factory=Constant, help="How much novelty counts beside the score, if there is any.", source="paper"
+    )
+    correction: Traced | None = setting(
+        None,
+        help="What a transition model and the progress of other levels add to the score; null: nothing.",
+        source="the method",
+    )
 
     def check(self) -> Iterator[Problem]:
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
@@ -76,18 +90,41 @@ class ReplayTeacher:
 class DesignerTeacher:
     """A designer that learns to make levels of high utility; with or without level buffers."""
 
-    # Whose place the designer takes: it has the budget of walls, or the ranges, of that generator.
-    replaces: str = "random"
-    utility: Utility = "regret"
-    # A regret below 0, where the antagonist did worse, counts as 0 (dcd; not in the paper, nor in jaxued).
-    clip_regret: bool = True
-    designer: DesignerConfig = field(default_factory=DesignerConfig)
-    # The antagonist has the network and the rollouts of the student, and its PPO unless another one is given
-    # (which begins with the defaults of PPO, not with the student's).
-    antagonist: PPOConfig | None = None
-    # A level buffer for each student, who then learn from replayed levels only.
-    replay: ReplayConfig | None = None
-    score: ScoreName = "pvl"  # only read with replay
+    replaces: str = setting(
+        "random",
+        help="Whose place the designer takes: it has the budget of walls, or the ranges, of that generator "
+        "(or role).",
+        source="ours",
+    )
+    utility: Utility = setting(
+        "regret",
+        help="What the designer wants of a level: the best return of the antagonist above the student's mean "
+        "return (regret); its mean return above that (mean-regret); whoever did better at best as the "
+        "antagonist (flexible-regret); or minus the student's mean, or best, return.",
+        source="paper: its equation of PAIRED",
+    )
+    clip_regret: bool = setting(
+        True,
+        help="Whether a regret below 0, where the antagonist did worse, counts as 0.",
+        source="original code; not in the paper",
+    )
+    designer: DesignerConfig = setting(factory=DesignerConfig)
+    antagonist: PPOConfig | None = setting(
+        None,
+        help="How the antagonist learns, which has the network and the rollouts of the student; null: as the "
+        "student. Another one begins with the defaults, not with the student's settings.",
+        source="paper: one column for all agents",
+    )
+    replay: ReplayConfig | None = setting(
+        None,
+        help="A level buffer for each student, who then learn from replayed levels only; null: none.",
+        source="the method",
+    )
+    score: ScoreName = setting(
+        "pvl",
+        help="What a play of a level is worth (docs/methods/scores.md); only read with replay.",
+        source="ours: that of PLR-perp in the paper",
+    )
     unfinished: Literal["ignore", "score"] = setting(
         "ignore",
         help="A level on which a student completed no episode: it has no utility (`ignore`), or that of the "
@@ -110,19 +147,43 @@ class DesignerTeacher:
 class AlpGmmTeacher:
     """Levels of the kinds on which the student's returns change most, in the domain's space of tasks."""
 
-    # The mixture is fitted after so many tasks, and to so many; until then tasks are uniform. Original code.
-    fit_every: int = setting(250, minimum=6, maximum=1_000_000)
-    # Among so many past tasks the nearest one is looked for; the original code keeps all.
-    database: int = setting(10_000, minimum=6, maximum=10_000_000)
-    random_share: float = setting(0.2, minimum=0.0, maximum=1.0)  # original code
-    # The fewest and the most Gaussians; AIC chooses. Original code.
-    components: tuple[int, int] = setting((2, 20), minimum=1, maximum=100)
-    # Added to every variance, in a box of sides 1. The default of the original code's software.
-    reg: float = setting(1e-6, above=0.0, maximum=1e30)
-    # The returns that count as 0 and as 1; what lies beyond is clipped. None: returns as they are.
-    returns: tuple[float, float] | None = None
-    # A task of which the rollout completed no episode: `ignore` it, or `score` its return so far.
-    unfinished: Literal["ignore", "score"] = "ignore"
+    fit_every: int = setting(
+        250,
+        minimum=6,
+        maximum=1_000_000,
+        help="The mixture is fitted after this many tasks, and to this many; until then tasks are uniform.",
+        source="original code",
+    )
+    database: int = setting(
+        10_000,
+        minimum=6,
+        maximum=10_000_000,
+        help="Among how many past tasks the nearest one is looked for.",
+        source="ours; the original code keeps all",
+    )
+    random_share: float = setting(
+        0.2, minimum=0.0, maximum=1.0, help="The share of tasks that stay uniform.", source="original code"
+    )
+    components: tuple[int, int] = setting(
+        (2, 20),
+        minimum=1,
+        maximum=100,
+        help="The fewest and the most Gaussians of a mixture; AIC chooses.",
+        source="original code",
+    )
+    reg: float = setting(
+        1e-6,
+        above=0.0,
+        maximum=1e30,
+        help="What is added to every variance, in a box of sides 1.",
+        source="scikit-learn, with which the original code fits",
+    )
+    returns: tuple[float, float] | None = setting(
+        None,
+        help="The returns that count as 0 and as 1; what lies beyond is clipped. null: returns as they are.",
+        source="original code, mazes",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=_UNFINISHED, source="ours")
 
     def check(self) -> Iterator[Problem]:
         fewest, most = self.components
@@ -143,15 +204,42 @@ class SflTeacher:
     The numbers are those that SFL was published with for mazes, where a batch has 256 levels.
     """
 
-    generator: str = "random"
-    # So many levels are scouted in a phase, each in so many columns of a batch: the original code plays each
-    # for 2,000 steps, which is 8 episodes or more.
-    scouted: int = setting(25_000, minimum=1, maximum=100_000_000)
-    plays: int = setting(8, minimum=1, maximum=100_000)
-    # The most learnable so many are kept, and are so large a share of each batch, for so many updates.
-    kept: int = setting(1000, minimum=1, maximum=10_000_000)
-    kept_share: float = setting(0.5, minimum=0.0, maximum=1.0)
-    updates: int = setting(100, minimum=1, maximum=100_000_000)
+    generator: str = setting("random", help=_GENERATOR, source="SFL's code")
+    scouted: int = setting(
+        25_000,
+        minimum=1,
+        maximum=100_000_000,
+        help="How many levels are scouted in a phase.",
+        source="SFL's code",
+    )
+    plays: int = setting(
+        8,
+        minimum=1,
+        maximum=100_000,
+        help="In how many columns of a batch each of them is played.",
+        source="ours; SFL's code plays each for 2,000 steps, which is 8 episodes or more",
+    )
+    kept: int = setting(
+        1000,
+        minimum=1,
+        maximum=10_000_000,
+        help="How many of them are kept, the most learnable ones.",
+        source="SFL's code",
+    )
+    kept_share: float = setting(
+        0.5,
+        minimum=0.0,
+        maximum=1.0,
+        help="What share of each batch the kept levels are; the rest are new ones.",
+        source="SFL's code",
+    )
+    updates: int = setting(
+        100,
+        minimum=1,
+        maximum=100_000_000,
+        help="For how many updates they are trained on, before others are scouted.",
+        source="SFL's code",
+    )
 
     def check(self) -> Iterator[Problem]:
         if self.kept > self.scouted:
@@ -167,34 +255,69 @@ class PoetTeacher:
     good and a bad return are depends on the domain, whose presets say it.
     """
 
-    # Where the level of the first pair comes from; all others are edits of levels that were admitted.
-    generator: str = "simple"
-    # So many pairs at most: the oldest leaves for the next.
-    pairs: int = setting(25, minimum=2, maximum=1000)  # original code
-    # Updates of each pair in a round, after which students are tried on the levels of others.
-    turn: int = setting(25, minimum=1, maximum=1_000_000)  # original code: transfers every 25 iterations
+    generator: str = setting(
+        "simple",
+        help="Where the level of the first pair comes from: a generator of the domain, or its role (random "
+        "or simple). All others are edits of levels that were admitted.",
+        source="POET's code",
+    )
+    pairs: int = setting(
+        25,
+        minimum=2,
+        maximum=1000,
+        help="How many pairs there are at most: the oldest leaves for the next.",
+        source="POET's code",
+    )
+    turn: int = setting(
+        25,
+        minimum=1,
+        maximum=1_000_000,
+        help="Updates of each pair in a round, after which students are tried on the levels of others.",
+        source="POET's code",
+    )
     reproduce_at: float | None = setting(
         None,
-        help="A pair may have children if its student returns so much on its level. Must be given where the "
+        help="A pair may have children if its student returns this much on its level. Must be given where the "
         "domain's presets name no value.",
         source="ours",
     )
-    # So many children are tried after each round, and so many of them admitted at most. Original code.
-    children: int = setting(8, minimum=1, maximum=1000)
-    admitted: int = setting(1, minimum=1, maximum=1000)
+    children: int = setting(
+        8,
+        minimum=1,
+        maximum=1000,
+        help="How many children are tried after each round.",
+        source="POET's code",
+    )
+    admitted: int = setting(
+        1, minimum=1, maximum=1000, help="How many of them are admitted at most.", source="POET's code"
+    )
     criterion: tuple[float, float] | None = setting(
         None,
         help="The minimal criterion: between what the returns on a child must lie, of its parent's student "
         "and of the best one. Must be given where the domain's presets name no values.",
         source="ours",
     )
-    # Children are ranked by their distance from the nearest so many encodings of all levels ever admitted.
-    neighbours: int = setting(5, minimum=1, maximum=1000)  # original code
-    archive: int = setting(2000, minimum=1, maximum=10_000_000)
-    # Whether the best student of the other pairs is also tried on a level after an update there.
-    proposals: bool = True
-    # A level of which no episode was completed: its return is not known (`ignore`), or that so far (`score`).
-    unfinished: Literal["ignore", "score"] = "ignore"
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Children are ranked by their distance from this many encodings, the nearest of all levels ever "
+        "admitted.",
+        source="POET's code",
+    )
+    archive: int = setting(
+        2000,
+        minimum=1,
+        maximum=10_000_000,
+        help="How many admitted levels are remembered for that, the latest.",
+        source="ours; POET keeps all",
+    )
+    proposals: bool = setting(
+        True,
+        help="Whether the best student of the other pairs is also tried on a level after an update there.",
+        source="ours; POET's code tries all of them",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=_UNFINISHED, source="ours")
 
     def check(self) -> Iterator[Problem]:
         if self.criterion is not None and self.criterion[0] >= self.criterion[1]:

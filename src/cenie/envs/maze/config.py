@@ -18,26 +18,50 @@ DESIGN_NOISE = 50
 
 @dataclass(frozen=True)
 class MazeConfig:
-    """Mazes of `size` x `size` tiles inside a border of walls, and how levels are drawn and edited.
+    """Mazes of `size` x `size` tiles inside a border of walls, and how levels are drawn and edited."""
 
-    `reward_decay` is c in the reward 1 - c t / H of a success at step t of H (0.9 as in the original code,
-    1.0 as in the paper's text). `redraw_direction` draws the first direction of each episode afresh and
-    ignores the one of the level.
-    """
+    size: int = setting(
+        13, minimum=3, maximum=128, help="Tiles along each side, without the border.", source="paper"
+    )
+    max_steps: int = setting(
+        250, minimum=1, maximum=1_000_000, help="The time limit of levels of training.", source="paper"
+    )
+    num_actions: Literal[3, 7] = setting(
+        7,
+        help="Left, right and forward; with 7 there are four more that do nothing.",
+        source="original code; 3 in the paper",
+    )
+    reward_decay: float = setting(
+        0.9,
+        minimum=0.0,
+        maximum=1.0,
+        help="c in the reward 1 - c t / H of a success at step t of H.",
+        source="original code; 1 in the paper",
+    )
+    redraw_direction: bool = setting(
+        False,
+        help="Whether the first direction of each episode is drawn afresh, and that of the level ignored.",
+        source="ours; the original code draws it when a level is loaded",
+    )
 
-    size: int = setting(13, minimum=3, maximum=128)
-    max_steps: int = setting(250, minimum=1, maximum=1_000_000)
-    num_actions: Literal[3, 7] = 7
-    reward_decay: float = setting(0.9, minimum=0.0, maximum=1.0)
-    redraw_direction: bool = False
+    coupled_budget: bool = setting(
+        False,
+        help='Whether the generator "uniform60" derives the number of walls from the place of the first one.',
+        source="ours; it does in the original code",
+    )
+    replacement: bool = setting(
+        True,
+        help="Whether generators draw wall places with replacement, so that the final number of walls is "
+        "below the budget.",
+        source="original code",
+    )
 
-    coupled_budget: bool = False
-    """The generator "uniform60" derives the number of walls from the place of the first one."""
-    replacement: bool = True
-    """Generators draw wall places with replacement, so that the final number of walls is below the budget."""
-
-    num_edits: int = setting(5, minimum=1, maximum=1000)
-    edit_operations: tuple[Operation, ...] = ("wall", "empty", "goal")
+    num_edits: int = setting(
+        5, minimum=1, maximum=1000, help="How many tiles an edit changes.", source="paper"
+    )
+    edit_operations: tuple[Operation, ...] = setting(
+        ("wall", "empty", "goal"), help="What an edit may make of a tile.", source="original code"
+    )
 
     @property
     def observation_parts(self) -> tuple[Space, ...]:

@@ -30,37 +30,93 @@ class RacingConfig:
     them. `time_limit` is that of the levels that are made here; circuits have their own.
     """
 
-    time_limit: int = setting(1000, minimum=1, maximum=1_000_000)
-    action_repeat: int = setting(8, minimum=1, maximum=100)
+    time_limit: int = setting(
+        1000,
+        minimum=1,
+        maximum=1_000_000,
+        help="The time limit of levels of training, in physics steps; circuits have their own.",
+        source="original code",
+    )
+    action_repeat: int = setting(
+        8,
+        minimum=1,
+        maximum=100,
+        help="After how many physics steps the student acts again.",
+        source="original code",
+    )
 
-    shaping: bool = True
-    """Training pays 100 at every end, takes 0.05 for a view of grass alone, and ends hopeless episodes.
-    Suites are always played without."""
-    green: Literal["exact", "observed", "never"] = "exact"
-    """When it is looked whether a view is of grass alone: after every physics step, for which all of them are
-    drawn (`exact`); at the frames that the student sees, each of which then counts until the next
-    (`observed`); or never."""
+    shaping: bool = setting(
+        True,
+        help="Whether training pays 100 at every end, takes 0.05 for a view of grass alone, and ends "
+        "hopeless episodes. Suites are always played without.",
+        source="original code",
+    )
+    green: Literal["exact", "observed", "never"] = setting(
+        "exact",
+        help="When it is looked whether a view is of grass alone: after every physics step, for which all of "
+        "them are drawn (exact); at the frames that the student sees, each of which then counts until the "
+        "next (observed); or never.",
+        source="original code",
+    )
 
-    frame_size: int = setting(96, minimum=16, maximum=512)
-    """Rows and columns of a frame; the view is the same whatever their number."""
-    renderer: Renderer = "texture"
-    evaluation_renderer: Renderer = "analytic"
-    """How frames are made in training and of suites: from a picture of the road that was painted once, or
-    from the tiles themselves, which is exact and slower."""
-    texel: float = setting(0.25, above=0.0, maximum=10.0)
-    """The side of a texel of the painted road, in units of length."""
+    frame_size: int = setting(
+        96,
+        minimum=16,
+        maximum=512,
+        help="Rows and columns of a frame; the view is the same whatever their number.",
+        source="paper",
+    )
+    renderer: Renderer = setting(
+        "texture",
+        help="How frames are made in training: from a picture of the road that was painted once, or from the "
+        "tiles themselves (analytic), which is exact and slower.",
+        source="ours",
+    )
+    evaluation_renderer: Renderer = setting(
+        "analytic", help="How frames of suites are made: as in renderer.", source="ours"
+    )
+    texel: float = setting(
+        0.25,
+        above=0.0,
+        maximum=10.0,
+        help="The side of a texel of the painted road, in units of length.",
+        source="ours",
+    )
 
-    curve_samples: int = setting(40, minimum=3, maximum=1000)
-    """Points of the curve between two control points, both of them included."""
-    circuit_tiles: int = setting(1024, minimum=16, maximum=16_384)
-    """Into how many tiles of equal length a circuit is cut."""
-    limits: Literal["paper", "dcd"] = "paper"
-    """Whose time limits circuits have; they differ in China only (2000 and 2500)."""
+    curve_samples: int = setting(
+        40,
+        minimum=3,
+        maximum=1000,
+        help="Points of the curve between two control points, both of them included.",
+        source="original code",
+    )
+    circuit_tiles: int = setting(
+        1024,
+        minimum=16,
+        maximum=16_384,
+        help="Into how many tiles of equal length a circuit is cut.",
+        source="ours; 4999 in the original code",
+    )
+    limits: Literal["paper", "dcd"] = setting(
+        "paper",
+        help="Whose time limits circuits have; they differ in China only (2000 and 2500).",
+        source="paper",
+    )
 
-    num_edits: int = setting(1, minimum=1, maximum=POINTS)
-    """So many control points are moved by an edit."""
-    edit_distance: float = setting(33.0, above=0.0, maximum=500.0)
-    """How far an edit moves a control point at most, in both directions."""
+    num_edits: int = setting(
+        1,
+        minimum=1,
+        maximum=POINTS,
+        help="How many control points an edit moves.",
+        source="ours; no published method edits tracks",
+    )
+    edit_distance: float = setting(
+        33.0,
+        above=0.0,
+        maximum=500.0,
+        help="How far an edit moves a control point at most, along each axis.",
+        source="ours",
+    )
 
     @property
     def max_steps(self) -> int:

@@ -15,16 +15,24 @@ DESIGN_NOISE = 10
 
 @dataclass(frozen=True)
 class WalkerConfig:
-    """Terrains of eight parameters, and how levels are drawn and edited.
+    """Terrains of eight parameters, and how levels are drawn and edited."""
 
-    `max_steps` is the time limit of the levels that are made here; held-out levels have their own.
-    Without `stairs` levels have five parameters, as those of POET: no generator, editor or teacher sets
-    the other three.
-    """
-
-    max_steps: int = setting(2000, minimum=1, maximum=1_000_000)
-    stairs: bool = True
-    num_edits: int = setting(3, minimum=1, maximum=1000)
+    max_steps: int = setting(
+        2000,
+        minimum=1,
+        maximum=1_000_000,
+        help="The time limit of levels of training; held-out levels have their own.",
+        source="original code",
+    )
+    stairs: bool = setting(
+        True,
+        help="Whether levels have stairs. Without them they have five parameters, as those of POET: no "
+        "generator, editor or teacher sets the other three.",
+        source="paper",
+    )
+    num_edits: int = setting(
+        3, minimum=1, maximum=1000, help="How many changes an edit makes.", source="paper"
+    )
 
     @property
     def observation_parts(self) -> tuple[Space, ...]:
