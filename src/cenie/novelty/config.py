@@ -15,25 +15,19 @@ CovarianceName = Literal["diag", "full", "tied", "spherical"]
 _MOST_COLUMNS = 20_000
 """Components of all sizes together, which begin side by side: gigabytes, and minutes to compile."""
 
+_WINDOW = "How many plays of levels are remembered, each with all its steps."
+_MAX_POINTS = "A fit sees at most this many points of the window, drawn uniformly; null: all."
+_LIKE_MIXTURES = "paper, for its mixtures"
+
 
 @dataclass(frozen=True)
 class MixtureConfig:
     """Gaussian mixtures of several sizes, of which the best is kept: the paper's method."""
 
     kind: Literal["mixture"] = "mixture"
-    window: int = setting(
-        32,
-        minimum=1,
-        maximum=10**6,
-        help="How many plays of levels are remembered, each with all its steps.",
-        source="paper",
-    )
+    window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source="paper")
     max_points: int | None = setting(
-        16384,
-        minimum=1,
-        maximum=10**8,
-        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
-        source="ours; the paper fits all",
+        16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours; the paper fits all"
     )
     reg: float = setting(
         1e-2, above=0.0, maximum=1e30, help="What is added to every variance.", source="paper, mazes"
@@ -144,20 +138,8 @@ class NeighboursConfig:
     """The distance from a near point of the window. Not in the paper."""
 
     kind: Literal["neighbours"] = "neighbours"
-    window: int = setting(
-        32,
-        minimum=1,
-        maximum=10**6,
-        help="How many plays of levels are remembered, each with all its steps.",
-        source="paper, for its mixtures",
-    )
-    max_points: int | None = setting(
-        16384,
-        minimum=1,
-        maximum=10**8,
-        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
-        source="ours",
-    )
+    window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source=_LIKE_MIXTURES)
+    max_points: int | None = setting(16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours")
     reg: float = setting(
         1e-2, above=0.0, maximum=1e30, help="What is added to every squared distance.", source="ours"
     )
@@ -191,20 +173,8 @@ class DistillationConfig:
         help="Whether each fit starts from the previous predictor, and not from a new one.",
         source="ours",
     )
-    window: int = setting(
-        32,
-        minimum=1,
-        maximum=10**6,
-        help="How many plays of levels are remembered, each with all its steps.",
-        source="paper, for its mixtures",
-    )
-    max_points: int | None = setting(
-        16384,
-        minimum=1,
-        maximum=10**8,
-        help="A fit sees at most this many points of the window, drawn uniformly; null: all.",
-        source="ours",
-    )
+    window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source=_LIKE_MIXTURES)
+    max_points: int | None = setting(16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours")
     reg: float = setting(
         1e-2,
         above=0.0,
