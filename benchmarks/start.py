@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cenie.run.compilation import VARIABLE
+from cenie.compilation import VARIABLE
 
 COMMAND = "import sys; from cenie.command.entry import main; sys.argv[0] = 'cenie'; main()"
 PATIENCE = 600.0
@@ -94,8 +94,8 @@ def measure_parts(method: str, preset: str) -> None:
     clock("settings")
     import jax
 
+    from cenie.compilation import kept_programs
     from cenie.run.build import build, place
-    from cenie.run.compilation import kept_programs
     from cenie.run.compiled import CompiledCycles, program_settings
     from cenie.run.evaluate import evaluate
     from cenie.teach.cycle import init

@@ -85,7 +85,7 @@ def resident_bytes() -> int:
 def forget_programs() -> None:
     import jax  # it must not be loaded before the flags are set
 
-    from cenie.run.compilation import give_back_memory
+    from cenie.compilation import give_back_memory
 
     jax.clear_caches()
     gc.collect()

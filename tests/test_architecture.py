@@ -1,6 +1,6 @@
 """A line of code knows its room: import direction, modules free of JAX, and nothing that runs foreign code.
 
-types, settings, spaces, devices  <-  envs, student, novelty (of these: settings, devices)
+types, settings, spaces, devices  <-  envs, student, novelty (of these: settings, devices; and compilation)
                                  <-  teach  <-  run  <-  bridges, report  <-  command
 """
 
@@ -21,7 +21,6 @@ FILES = sorted((SOURCE / "cenie").rglob("*.py"))
 SHARED = {"cenie.types", "cenie.settings", "cenie.spaces", "cenie.devices"}
 RUN_READERS = (
     "build",
-    "compilation",
     "config",
     "directory",
     "durable",
@@ -45,25 +44,28 @@ ALLOWED: dict[str, set[str]] = {
     "cenie.types": set(),
     "cenie.settings": set(),
     "cenie.devices": set(),
+    "cenie.compilation": set(),
     "cenie.spaces": set(),
-    "cenie.novelty": {"cenie.devices", "cenie.lazy", "cenie.settings"},
+    "cenie.novelty": {"cenie.compilation", "cenie.devices", "cenie.lazy", "cenie.settings"},
     "cenie.envs": SHARED,
     "cenie.student": SHARED,
     "cenie.teach": SHARED | {"cenie.envs", "cenie.student", "cenie.novelty"},
-    "cenie.bridges": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "run")},
-    "cenie.run": SHARED | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach")},
+    "cenie.bridges": SHARED
+    | {f"cenie.{room}" for room in ("compilation", "envs", "student", "novelty", "teach", "run")},
+    "cenie.run": SHARED
+    | {f"cenie.{room}" for room in ("compilation", "envs", "student", "novelty", "teach")},
     # What a run has written, its readers, and the domain with which its levels are drawn and played.
     "cenie.report": SHARED
-    | {"cenie.lazy"}
+    | {"cenie.lazy", "cenie.compilation"}
     | {"cenie.envs", "cenie.student", "cenie.teach"}
     | {f"cenie.run.{module}" for module in RUN_READERS},
     "cenie.command": SHARED
-    | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "run", "report")},
+    | {f"cenie.{room}" for room in ("compilation", "envs", "student", "novelty", "teach", "run", "report")},
 }
 """What each room may import of the library, besides itself and the version in `cenie`."""
 
-EDGES = {"cenie.run", "cenie.report", "cenie.bridges", "cenie.command"}
-"""The rooms that touch files, clocks and terminals."""
+EDGES = {"cenie.compilation", "cenie.run", "cenie.report", "cenie.bridges", "cenie.command"}
+"""What touches files, clocks and terminals."""
 
 NOVELTY_NEEDS = {"jax", "numpy"}
 """All that novelty uses of other projects, so that it can be used without the rest of the library."""
@@ -76,7 +78,7 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 
 WITHOUT_JAX = (
     "cenie.settings",
-    "cenie.run.compilation",
+    "cenie.compilation",
     "cenie.spaces",
     "cenie.run.config",
     "cenie.run.continuation",
@@ -199,7 +201,11 @@ def test_imports_point_one_way(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [name for name in MODULES if is_within(name, {"cenie.novelty", "cenie.devices", "cenie.settings"})],
+    [
+        name
+        for name in MODULES
+        if is_within(name, {"cenie.novelty", "cenie.compilation", "cenie.devices", "cenie.settings"})
+    ],
 )
 def test_novelty_stands_alone(module: str) -> None:
     assert foreign_imports(module, MODULES[module]) <= NOVELTY_NEEDS
@@ -209,7 +215,8 @@ def test_novelty_loads_nothing_else_of_the_library() -> None:
     rooms = sorted(name for name in MODULES if is_within(name, {"cenie.novelty"}))
     code = f"import sys, {', '.join(rooms)}; print(*(m for m in sys.modules if m.startswith('cenie.')))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(result.stdout.split()) == {*rooms, "cenie.devices", "cenie.lazy", "cenie.settings"}
+    shared = {"cenie.compilation", "cenie.devices", "cenie.lazy", "cenie.settings"}
+    assert set(result.stdout.split()) == {*rooms, *shared}
 
 
 @pytest.mark.parametrize("module", MODULES)

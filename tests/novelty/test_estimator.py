@@ -64,15 +64,31 @@ def test_only_the_last_trajectories_count() -> None:
     assert long_ago.novelty(trajectory(7)) == recent.novelty(trajectory(7))
 
 
-def test_lengths_in_between_do_not_compile_again() -> None:
+def test_bug_every_power_of_two_compiled_again() -> None:
+    """Densities of 1 to 9,000 points take three programs, fits of 40 to 4,000 points another three."""
     estimator = fitted()
-    estimator.novelty(trajectory(0, 33))
-    before = estimator_module._novelty._cache_size()
-    for length in (34, 50, 64):
-        estimator.novelty(trajectory(0, length))
-    assert estimator_module._novelty._cache_size() == before
-    estimator.novelty(trajectory(0, 65))
-    assert estimator_module._novelty._cache_size() == before + 1
+    densities, fits = (
+        set(estimator_module._prepared),
+        estimator_module._fit._cache_size(),
+    )
+    before = estimator_module._log_density._cache_size()
+    for length in (1, 33, 64, 65, 130, 300, 512, 513, 1025, 3000, 9000):
+        assert estimator.log_density(trajectory(0, length)).shape == (length,)
+    assert estimator_module._log_density._cache_size() <= before + 3
+    for length in (70, 130, 256, 257, 520, 1000, 1025, 2050, 4000):
+        estimator.fit(trajectory(0, length))
+        estimator.novelty(trajectory(1, 20))
+    assert estimator_module._fit._cache_size() <= fits + 3
+    # The model is the only part of a state that a density depends on.
+    assert estimator_module._log_density._cache_size() <= before + 3
+    assert len(set(estimator_module._prepared) - densities) <= 6
+
+
+def test_densities_block_by_block_are_those_of_single_points() -> None:
+    estimator, points = fitted(), trajectory(0, 4200)
+    whole = estimator.log_density(points)
+    for place in (0, 63, 64, 4095, 4096, 4199):
+        assert whole[place] == pytest.approx(estimator.log_density(points[place : place + 1])[0], rel=1e-5)
 
 
 def test_the_seed_decides() -> None:
@@ -119,6 +135,105 @@ def test_other_arrays_of_floats_are_welcome() -> None:
     assert np.isfinite(estimator.novelty(jnp.asarray(points, jnp.bfloat16)))
 
 
+class Tensor:
+    """Behaves as PyTorch's do: NumPy gets none that needs a gradient, is elsewhere or is bfloat16."""
+
+    def __init__(self, values: Any, *, grad: bool = False, device: str = "cpu"):
+        self.values, self.grad, self.device = np.asarray(values), grad, device
+
+    def detach(self) -> "Tensor":
+        return Tensor(self.values, device=self.device)
+
+    def cpu(self) -> "Tensor":
+        return Tensor(self.values, grad=self.grad)
+
+    def float(self) -> "Tensor":
+        return Tensor(self.values.astype(np.float32), grad=self.grad, device=self.device)
+
+    def is_floating_point(self) -> bool:
+        return bool(jnp.issubdtype(self.values.dtype, jnp.floating))
+
+    def numpy(self) -> np.ndarray:
+        if self.grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+        if self.device != "cpu":
+            raise TypeError("can't convert cuda:0 device type tensor to numpy.")
+        if self.values.dtype == jnp.bfloat16:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.numpy()
+
+
+@pytest.mark.parametrize("how", [{"grad": True}, {"device": "cuda:0"}, {}])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, jnp.bfloat16])
+def test_bug_tensors_that_need_a_gradient_or_are_bfloat16_were_refused(how: Any, kind: Any) -> None:
+    """PyTorch itself is no requirement of the tests; the same was tried with it (2.13)."""
+    points = trajectory(9).astype(np.float16).astype(kind)
+    estimator = fitted()
+    expected = estimator.novelty(points.astype(np.float32))
+    assert estimator.novelty(Tensor(points, **how)) == expected
+    estimator.push(Tensor(points, **how))
+    assert np.array_equal(estimator._window[-1], points.astype(np.float32))
+
+
+def test_tensors_of_whole_numbers_are_refused_as_arrays_are() -> None:
+    with pytest.raises(ValueError, match="expected an array of floats, got int64"):
+        fitted().push(Tensor(np.zeros((2, D), np.int64)))
+    with pytest.raises(ValueError, match=r"expected an array \[points, dimensions\]: .*requires grad"):
+        fitted().push([Tensor(np.zeros(D), grad=True)] * 2)
+
+
+def test_real_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    points = torch.tensor(trajectory(9), dtype=torch.bfloat16, requires_grad=True)
+    expected = points.detach().float().numpy()
+    assert fitted().novelty(points) == fitted().novelty(expected)
+
+
+def test_the_window_is_not_that_of_whoever_fills_one_array_again() -> None:
+    points = trajectory(0, 40).astype(np.float32)
+    pushed, given = Coverage(**SMALL), Coverage(**SMALL).fit(points)
+    pushed.push(points)
+    before = points.copy()
+    points[:] = 0.0
+    for estimator in (pushed, given):
+        np.testing.assert_array_equal(estimator._window[0], before)
+
+
+def test_bug_a_fit_to_some_of_the_points_did_not_say_so() -> None:
+    estimator = Coverage(**SMALL, max_points=50, seed=3)
+    for number in range(3):
+        estimator.push(trajectory(number, 30))
+    with pytest.warns(
+        UserWarning, match="max_points=50: .* 50 of the 90 points of the window, drawn"
+    ) as heard:
+        estimator.fit()
+    assert len(heard) == 1
+    estimator.fit()  # said once: another warning would be an error here
+    with pytest.warns(UserWarning, match="50 of the 80"):
+        estimator.set_params(seed=4).fit(trajectory(0, 80))
+    Coverage(**SMALL, max_points=90).fit(np.concatenate([trajectory(0, 30)] * 3))
+
+
+def test_what_is_drawn_are_rows_of_all_trajectories_without_repeats() -> None:
+    window = [
+        np.arange(first, first + count, dtype=np.float32)[:, None]
+        for first, count in ((0, 5), (5, 1), (6, 94))
+    ]
+    seen = np.zeros(100)
+    for number in range(400):
+        rows = estimator_module._drawn(window, 20, (0, number)).ravel().astype(int)
+        assert len(rows) == len(set(rows)) == 20
+        seen[rows] += 1
+    assert (abs(seen - 80) < 5 * np.sqrt(400 * 0.2 * 0.8)).all()
+    again = [estimator_module._drawn(window, 20, (0, 7)) for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    np.testing.assert_array_equal(estimator_module._drawn(window, 100, (0, 0)).ravel(), np.arange(100))
+    np.testing.assert_array_equal(estimator_module._drawn(window, None, (0, 0)).ravel(), np.arange(100))
+
+
 def test_a_program_that_told_jax_to_use_64_bits_gets_the_same_numbers(tmp_path: Path) -> None:
     expected = fitted().log_density(trajectory(9))
     with jax.enable_x64(True):
@@ -149,6 +264,27 @@ def test_wrong_settings_are_refused() -> None:
         Coverage(tolerence=1)
 
 
+def test_one_number_of_components_is_the_fewest_and_the_most() -> None:
+    estimator = Coverage(components=3)
+    assert estimator.config.components == (3, 3)
+    assert estimator.get_params()["components"] == 3
+    assert clone(estimator).config == estimator.config
+    assert made(components=np.int64(3)).config == estimator.config
+    assert estimator.fit(trajectory(0, 40)).components_ == 3
+
+
+def test_the_seed_has_the_name_of_scikit_learn_too() -> None:
+    assert Coverage(random_state=7).get_params() == Coverage(seed=7).get_params()
+    assert Coverage(random_state=None).get_params() == Coverage().get_params()
+    assert Coverage().set_params(random_state=np.int64(7)).get_params()["seed"] == 7
+    with pytest.raises(ValueError, match="two names of one number"):
+        Coverage(seed=1, random_state=2)
+    with pytest.raises(ValueError, match="two names of one number"):
+        Coverage().set_params(seed=1, random_state=2)
+    with pytest.raises(ValueError, match="seed: must be a whole number"):
+        made(random_state=-1)
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "0", None, 2**32, 10**30])
 def test_seeds_that_would_repeat_another_or_fail_later_are_refused(seed: Any) -> None:
     with pytest.raises(ValueError, match="seed: "):
@@ -165,7 +301,9 @@ def test_every_wrong_argument_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"components": 3}, "components"),
+        ({"components": 3.0}, "components"),
+        ({"components": True}, "components"),
+        ({"components": 1}, "components"),
         ({"window": True}, "window"),
         ({"reg": float("inf")}, "reg"),
         ({"max_points": 5}, "max_points"),
@@ -233,7 +371,10 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
         Coverage().fit(trajectory(0, 5))
     # The first hundreds of equal points do not hide the others.
     enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
-    assert estimator_module._too_few(MixtureConfig(), enough) is None
+    assert estimator_module._too_few(MixtureConfig(), enough, len(enough)) is None
+    drawn = estimator_module._too_few(MixtureConfig(), enough[:300], len(enough))
+    assert drawn is not None
+    assert "all 300 points, drawn from the 320 of the window, are equal" in drawn
     assert estimator_module._fit._cache_size() == before
 
 
@@ -495,7 +636,7 @@ def put(name: str, value: Any) -> Any:
         (lambda arrays: arrays["header"].update(seed=-1), "seed: "),
         (lambda arrays: arrays["header"].update(fits=-1), "fits: "),
         (lambda arrays: arrays["header"]["config"].update(reg=float("nan")), "reg: "),
-        (lambda arrays: arrays["header"]["config"].update(components=3), "components: "),
+        (lambda arrays: arrays["header"]["config"].update(components="3"), "components: "),
         (lambda arrays: arrays["header"]["config"].update(nonsense=3), "nonsense"),
     ],
 )

@@ -20,9 +20,9 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
+from cenie.compilation import kept_programs
 from cenie.envs.base import Design
 from cenie.run import checkpoint
-from cenie.run.compilation import kept_programs
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae

@@ -137,8 +137,8 @@ def _check(wanted: Wanted) -> None:
 
 def _drawn(wanted: Wanted) -> bytes:
     """The content of the file. Loads JAX."""
+    from cenie.compilation import kept_programs
     from cenie.report import films, scenes
-    from cenie.run.compilation import kept_programs
 
     run = None
     if wanted.run is not None and wanted.config is not None:

@@ -63,8 +63,8 @@ def play_command(arguments: list[str]) -> int:
     if not check_checkpoints(config, RunDirectory(path)):
         raise RunDirectoryError(f"{path} has no checkpoint yet: there is no student to play with")
     show_devices(1, *config.entry.xla_flags)
+    from cenie.compilation import kept_programs
     from cenie.report import films, scenes
-    from cenie.run.compilation import kept_programs
 
     run = films.open_for_pictures(path, config)
     domain = run.domain

@@ -1,4 +1,5 @@
-"""Coverage and novelty (CENIE). Stands alone: needs JAX, NumPy, and of ours `devices` and `settings`.
+"""Coverage and novelty (CENIE). Stands alone: needs JAX, NumPy, and of ours `compilation`, `devices`
+and `settings`.
 
 What is public stands in `cenie/novelty/public.py`, which is loaded when one of its names is first used; the
 settings (`cenie.novelty.config`) load without JAX.

@@ -191,9 +191,12 @@ CoverageConfig = MixtureConfig | NeighboursConfig | DistillationConfig
 def read_coverage(given: Mapping[str, Any]) -> CoverageConfig:
     """The settings that somebody gave, a mixture's unless they say another `kind`.
 
-    Numbers and arrays of NumPy are welcome. `SettingsError` with everything that is wrong.
+    Numbers and arrays of NumPy are welcome, and one number of `components` stands for the fewest and the
+    most. `SettingsError` with everything that is wrong.
     """
     plain = {name: plain_value(value) for name, value in given.items()}
+    if type(plain.get("components")) is int:
+        plain["components"] = [plain["components"]] * 2
     return read(CoverageConfig, {"kind": "mixture", **plain})
 
 

@@ -9,7 +9,7 @@ import os
 import warnings
 import zipfile
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast, get_args
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import ArrayLike
 
+from cenie.compilation import give_back_memory, kept_programs, without_alarm
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, plain_value, read_coverage
 from cenie.novelty.covariance import SHAPES
@@ -26,18 +27,51 @@ from cenie.novelty.mixture import Mixture
 from cenie.settings import Problem, SettingsError, show
 
 _FORMAT = "cenie coverage 2"
-_LEAST_POINTS = 16
-"""Arrays are filled up to this or to the next power of two, so that few lengths are ever compiled for."""
+_FIT_LENGTHS = (64, 256, 1024, 4096, 16384)
+"""Points to fit are filled up to one of these, or to a power of two beyond, so that few programs serve all
+windows. Each takes some ten seconds to compile; a fit takes at most four times as long as it must."""
+
+_BLOCKS = (64, 512, 4096)
+"""Points whose density is asked for are filled up to one of these; more of them go block by block."""
 
 _SEEDS = 2**32
 """JAX looks at 32 bits of a seed, or of a number that is folded into one: others repeat one of these."""
 
+_TWO_SEEDS = "seed and random_state are two names of one number: give one of them"
+
 _in_single_precision = functools.partial(jax.enable_x64, False)
 """The models are made for it, whatever the rest of the program has told JAX."""
 
-_fit = jax.jit(coverage.fit, static_argnums=0)
-_novelty = jax.jit(coverage.novelty, static_argnums=0)
 _log_density = jax.jit(coverage.log_density, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fit(
+    config: CoverageConfig,
+    learned: coverage.CoverageState,
+    points: jax.Array,
+    valid: jax.Array,
+    key: jax.Array,
+) -> coverage.CoverageState:
+    """What is learned from the valid ones of points [n, d], which are not among it: NumPy keeps them."""
+    state = learned._replace(points=points[None], valid=valid[None])
+    return _without_window(coverage.fit(config, state, key))
+
+
+_prepared: set[Any] = set()
+"""The programs that this process has, by their settings and shapes."""
+
+
+@contextlib.contextmanager
+def _compiling(*program: Any) -> Iterator[None]:
+    """Keep what is compiled inside for later processes, the first time that this program is needed."""
+    if program in _prepared:
+        yield
+        return
+    with kept_programs(), without_alarm():
+        yield
+    _prepared.add(program)
+    give_back_memory()
 
 
 class FitError(ValueError):
@@ -53,9 +87,14 @@ class Coverage:
 
     A trajectory is a float array [points, d] of any length; every point of all trajectories has the same
     `d` numbers, usually a representation of the state followed by the action (one-hot, if it is discrete).
-    `kind` is what models the density: `mixture`, `neighbours` or `distillation`. `settings` are those of its
-    record in `cenie.novelty.config`, for a mixture above all `components`, `window`, `covariance` and `reg`.
-    The same calls with the same seed give the same results.
+    Tensors of PyTorch are read as they are. `kind` is what models the density: `mixture`, `neighbours` or
+    `distillation`. `settings` are those of its record in `cenie.novelty.config`, for a mixture above all
+    `components` (a number, or the fewest and the most), `window`, `covariance` and `reg`. The same calls with
+    the same seed, which may also be named `random_state`, give the same results.
+
+    A fit looks at no more than `max_points` of the points, drawn uniformly, and says so the first time that
+    there are more. What takes long to compile is kept in the user's cache directory for the next process;
+    `CENIE_CACHE_DIR` names another directory, or switches this `off`.
 
     There are two ways to fit. `push(trajectory)` and `fit()` follow an agent: the window holds its last
     trajectories. `fit(X)` is that of scikit-learn: it forgets everything and fits the points X alone, as one
@@ -63,9 +102,15 @@ class Coverage:
     one stays in use. Before a fit has succeeded there is no novelty (`NotFittedError`).
     """
 
-    def __init__(self, *, kind: str = "mixture", seed: int = 0, **settings: Any):
+    def __init__(
+        self, *, kind: str = "mixture", seed: int = 0, random_state: int | None = None, **settings: Any
+    ):
         if unknown := _unknown(kind, settings):
             raise TypeError(unknown)
+        if random_state is not None:
+            if type(seed) is not int or seed != 0:
+                raise ValueError(_TWO_SEEDS)
+            seed = random_state
         self._begin({**_defaults(kind), **settings, "seed": seed})
 
     def _begin(self, params: dict[str, Any]) -> None:
@@ -77,9 +122,13 @@ class Coverage:
         self._window: deque[np.ndarray] = deque(maxlen=config.window)
         self._state: coverage.CoverageState | None = None
         self._fits = 0
+        self._said_max_points = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, as they were given. `deep` is there for scikit-learn and changes nothing."""
+        """All settings by name, as they were given, `random_state` as `seed`.
+
+        `deep` is there for scikit-learn and changes nothing.
+        """
         return dict(self._params)
 
     def set_params(self, **params: Any) -> "Coverage":
@@ -87,6 +136,10 @@ class Coverage:
 
         Another `kind` begins with its own defaults.
         """
+        if (seed := params.pop("random_state", None)) is not None:
+            if "seed" in params:
+                raise ValueError(_TWO_SEEDS)
+            params["seed"] = seed
         kind = params.get("kind", self._params["kind"])
         if unknown := _unknown(kind, params):
             raise ValueError(unknown)
@@ -100,7 +153,10 @@ class Coverage:
 
     def push(self, trajectory: ArrayLike) -> None:
         """Add a trajectory to the window; the oldest leaves it if it is full."""
-        points = self._checked(trajectory)
+        # A copy: whoever fills one array again and again would otherwise change the window.
+        self._append(self._checked(trajectory).copy())
+
+    def _append(self, points: np.ndarray) -> None:
         if self._state is None:
             self._state = _unfitted(self.config, points.shape[1])
         self._window.append(points)
@@ -113,46 +169,67 @@ class Coverage:
         """
         if X is not None:
             alone = type(self)().set_params(**self._params)
-            alone.push(X)
-            alone.fit()
-            self._window, self._state, self._fits = alone._window, alone._state, alone._fits
-            return self
+            alone._said_max_points = self._said_max_points
+            points = alone._checked(X)
+            alone._append(points)
+            alone._fit_window()
+            self._state, self._fits = alone._state, alone._fits
+            self._said_max_points = alone._said_max_points
+            # The old window goes first: a large one is there once, and not twice.
+            self._window.clear()
+            self._window.append(points.copy())
+        else:
+            self._fit_window()
+        return self
+
+    def _fit_window(self) -> None:
         if self._state is None:
             raise FitError("there is nothing to fit: push a trajectory first, or give points: fit(X)")
-        window = np.concatenate(self._window)
-        reason = _too_few(self.config, window)
+        count = sum(map(len, self._window))
+        looked_at = _drawn(self._window, self.config.max_points, (self._seed, self._fits))
+        if len(looked_at) < count and not self._said_max_points:
+            self._said_max_points = True
+            warnings.warn(
+                f"max_points={self.config.max_points}: this fit, as later ones, looks at {len(looked_at)} of "
+                f"the {count} points of the window, drawn uniformly; max_points=None looks at all",
+                stacklevel=3,
+            )
+        reason = _too_few(self.config, looked_at, count)
         failed = self.failed_fits_
         with _in_single_precision():
             if reason is None:
-                points, valid = _filled_up(window)
+                points, valid = _filled_up(looked_at, _fit_length(len(looked_at), self.config.max_points))
                 key = jax.random.fold_in(jax.random.key(self._seed), self._fits)
-                start = self._state._replace(points=points[None], valid=valid[None])
-                self._state = _fit(self.config, start, key)
+                with _compiling("fit", self.config, points.shape):
+                    self._state = _fit(self.config, self._state, points, valid, key)
                 self._fits += 1
             else:  # Not worth the minutes that a fit may take to compile.
                 self._state = self._state._replace(failed_fits=self._state.failed_fits + 1)
         if self.failed_fits_ > failed:
-            message = f"nothing could be fitted: {reason or _not_finite(self.config, window)}"
+            message = f"nothing could be fitted: {reason or _not_finite(self.config, looked_at, count)}"
             if not self.fitted_:
                 raise FitError(message)
-            warnings.warn(f"{message}. The model of the last successful fit stays in use", stacklevel=2)
-        return self
+            warnings.warn(f"{message}. The model of the last successful fit stays in use", stacklevel=3)
 
     def novelty(self, trajectory: ArrayLike) -> float:
         """Mean negative log-density of the points under the current model.
 
         To know how novel a trajectory is compared with others, ask before it is pushed and fitted.
         """
-        checked, state = self._checked(trajectory), self._fitted_state()
-        with _in_single_precision():
-            points, valid = _filled_up(checked)
-            return float(_novelty(self.config, state, points[None], valid[None])[0])
+        return -float(np.mean(self.log_density(trajectory), dtype=np.float64))
 
     def log_density(self, points: ArrayLike) -> np.ndarray:
         """Log-density [n] of each of the points [n, d] under the current model, within +-1e12."""
         checked, state = self._checked(points), self._fitted_state()
-        with _in_single_precision():
-            return np.asarray(_log_density(self.config, state, _filled_up(checked)[0]))[: len(checked)]
+        size = next((block for block in _BLOCKS if len(checked) <= block), _BLOCKS[-1])
+        found = np.empty(len(checked), np.float32)
+        with _in_single_precision(), _compiling("density", self.config, (size, checked.shape[1])):
+            for first in range(0, len(checked), size):
+                block = checked[first : first + size]
+                filled, _ = _filled_up(block, size)
+                density = np.asarray(_log_density(self.config, state, filled))
+                found[first : first + size] = density[: len(block)]
+        return found
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """`log_density` by its name in scikit-learn."""
@@ -299,15 +376,15 @@ class Coverage:
         return self
 
     def _checked(self, points: Any) -> np.ndarray:
-        """The points as float32 [n, d], or an error that says what is wrong with them."""
+        """The points as float32 [n, d], not copied if they are that; or an error that says what is wrong."""
         if isinstance(points, np.ma.MaskedArray):
             raise ValueError(
                 "expected a plain array, got a masked one, whose mask would be lost: give only the points "
                 "that count, e.g. np.ma.compress_rows(points)"
             )
         try:
-            array = np.asarray(points)
-        except (TypeError, ValueError) as error:
+            array = np.asarray(_from_tensor(points))
+        except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises the last one
             raise ValueError(f"expected an array [points, dimensions]: {error}") from error
         # JAX knows more kinds of floats than NumPy.
         if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -321,7 +398,7 @@ class Coverage:
         if known != array.shape[1]:
             raise ValueError(f"expected points of {known} dimensions as before, got {array.shape[1]}")
         with np.errstate(over="ignore"):
-            single = array.astype(np.float32)
+            single = array.astype(np.float32, copy=False)
         if not np.isfinite(single).all():
             raise ValueError("expected finite numbers in the range of float32, got NaN or infinity")
         return single
@@ -370,49 +447,84 @@ def _seed(value: Any) -> int:
 
 
 def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState:
-    """A state with room for no points: they are kept in NumPy and come into the state for a fit."""
+    """A state without points: they are kept in NumPy and come into the state for a fit."""
     with _in_single_precision():
-        return coverage.init(replace(config, window=1), 1, dimensions)
+        return _without_window(coverage.init(replace(config, window=1), 1, dimensions))
 
 
-def _too_few(config: CoverageConfig, points: np.ndarray) -> str | None:
-    """Why there are too few points for any mixture, and what to do about it; None if there are enough."""
+def _drawn(window: Sequence[np.ndarray], most: int | None, seed: tuple[int, int]) -> np.ndarray:
+    """The points of all trajectories, or as many of them, drawn uniformly, as a fit looks at.
+
+    Only these are copied: the points of a large window are there once, and not twice.
+    """
+    ends = np.cumsum([len(points) for points in window])
+    if most is None or ends[-1] <= most:
+        return np.concatenate(window)
+    rows = np.random.default_rng(seed).choice(ends[-1], most, replace=False, shuffle=False)
+    parts = np.split(np.sort(rows), np.searchsorted(np.sort(rows), ends[:-1]))
+    firsts = [0, *ends[:-1]]
+    return np.concatenate([points[part - first] for points, part, first in zip(window, parts, firsts)])
+
+
+def _too_few(config: CoverageConfig, points: np.ndarray, total: int) -> str | None:
+    """Why there are too few points for any mixture, and what to do about it; None if there are enough.
+
+    The points are all of the window, or those that were drawn from its `total`.
+    """
     if not isinstance(config, MixtureConfig):
         return None
     fewest, count = config.components[0], len(points)
     # Almost always a few points are enough to see that there are enough.
     if count >= fewest and any(len(np.unique(some, axis=0)) >= fewest for some in (points[:256], points)):
         return None
+    points_of = "points of the window" if count == total else f"points, drawn from the {total} of the window,"
     if count < fewest:
         found = f"the window holds {count} points"
     elif (points == points[0]).all():
-        found = f"all {count} points of the window are equal (as float32)"
+        found = f"all {count} {points_of} are equal (as float32)"
     else:
-        found = f"the {count} points of the window have {len(np.unique(points, axis=0))} values (as float32)"
+        found = f"the {count} {points_of} have {len(np.unique(points, axis=0))} values (as float32)"
     return (
         f"{found}, and the smallest mixture has {fewest} components: push more, or allow fewer components, "
         "e.g. components=(1, 4)"
     )
 
 
-def _not_finite(config: CoverageConfig, points: np.ndarray) -> str:
-    """What may be wrong with enough points that could not be fitted, and what to do about it."""
-    count = len(points)
-    looked_at = count if config.max_points is None else min(count, config.max_points)
+def _not_finite(config: CoverageConfig, points: np.ndarray, total: int) -> str:
+    """What may be wrong with enough points that could not be fitted, and what to do about it.
+
+    The points are all of the window, or those that were drawn from its `total`.
+    """
     span = np.ptp(points.astype(np.float64), axis=0).max()
     return (
-        f"no finite density was found for {looked_at} of {count} points with numbers up to "
+        f"no finite density was found for {len(points)} of {total} points with numbers up to "
         f"{np.abs(points).max():.3g}, which differ by up to {span:.3g}, and reg={config.reg:g}: bring the "
-        "features to a scale of 1, or raise reg" + (" or max_points" if looked_at < count else "")
+        "features to a scale of 1, or raise reg" + (" or max_points" if len(points) < total else "")
     )
 
 
-def _filled_up(points: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Points with rows of zeros up to one of few lengths, and which of them are real."""
-    count = len(points)
-    length = max(_LEAST_POINTS, 1 << (count - 1).bit_length())
-    padded = np.pad(points, ((0, length - count), (0, 0)))
-    return jnp.asarray(padded), jnp.arange(length) < count
+def _from_tensor(points: Any) -> Any:
+    """A tensor of PyTorch as NumPy can have it: without its gradient, on the host, in a known kind of float.
+
+    Anything else as it is.
+    """
+    if not hasattr(points, "detach"):
+        return points
+    tensor = points.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+
+def _fit_length(count: int, most: int | None) -> int:
+    """To how many points so many are filled up for a fit that looks at no more than the most."""
+    length = next((length for length in _FIT_LENGTHS if count <= length), 1 << (count - 1).bit_length())
+    return length if most is None else min(length, most)
+
+
+def _filled_up(points: np.ndarray, length: int) -> tuple[jax.Array, jax.Array]:
+    """Points with rows of zeros up to a length, and which of them are real."""
+    missing = length - len(points)
+    padded = np.pad(points, ((0, missing), (0, 0))) if missing else points
+    return jnp.asarray(padded), jnp.asarray(np.arange(length) < len(points))
 
 
 def _real(mixture: Mixture) -> np.ndarray:
@@ -444,8 +556,7 @@ def _with_leaves(
         if name.startswith("model.") and (wrong := _wrong_parameters(config, name.split(".")[-1], new)):
             raise ValueError(f"{name}: {wrong}")
     with _in_single_precision():
-        learned = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
-    return learned._replace(points=state.points, valid=state.valid)
+        return jax.tree.unflatten(structure, map(jnp.asarray, leaves))
 
 
 def _wrong_parameters(config: CoverageConfig, name: str, values: np.ndarray) -> str | None:

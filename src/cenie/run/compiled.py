@@ -12,9 +12,9 @@ import numpy as np
 from jax.stages import Lowered
 
 from cenie import devices
+from cenie.compilation import give_back_memory
 from cenie.envs.domains import DOMAINS
 from cenie.run.build import Parts
-from cenie.run.compilation import give_back_memory
 from cenie.run.config import Config
 from cenie.run.devices import is_known
 from cenie.run.traces import Flat, Program, Results, Traced, read, shape_of, trace_file, write

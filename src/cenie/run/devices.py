@@ -7,19 +7,13 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from cenie.compilation import visible_cores
 from cenie.run.config import Config
 
 _COUNT_FLAG = "--xla_force_host_platform_device_count"
 
 _VERSIONS = {"xla_cpu_use_fusion_emitters": ((0, 8), (0, 10))}
 """The first and the last jaxlib known to have an option. XLA ends the process at a flag it does not know."""
-
-
-def visible_cores() -> int:
-    """The cores that the system schedules this process on; XLA counts them so, too."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def core_count() -> int:

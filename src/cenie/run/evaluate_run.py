@@ -6,10 +6,10 @@ import itertools
 from rich.console import Console
 from rich.table import Table
 
+from cenie.compilation import kept_programs
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
-from cenie.run.compilation import kept_programs
 from cenie.run.config import Config, EvaluationRequest, read_suite_file
 from cenie.run.continuation import check_belongs
 from cenie.run.directory import RunDirectory, RunDirectoryError

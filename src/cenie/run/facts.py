@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jaxlib.version
 
-from cenie.run.devices import visible_cores
+from cenie.compilation import visible_cores
 
 _NAMES = {
     "jax": "JAX version",

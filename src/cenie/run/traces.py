@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import export
 from jax.stages import Compiled, Lowered
 
-from cenie.run.compilation import TRACE
+from cenie.compilation import TRACE
 from cenie.run.durable import read_limited, replace_file
 from cenie.run.facts import environment_facts
 

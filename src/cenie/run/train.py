@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from cenie import __version__, settings
+from cenie.compilation import kept_programs
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
-from cenie.run.compilation import kept_programs
 from cenie.run.compiled import CompiledCycles, program_settings
 from cenie.run.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
 from cenie.run.continuation import (

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from cenie.compilation import kept_programs
 from cenie.envs.base import Domain
 from cenie.report import films, scenes
 from cenie.report.page.curriculum import Curriculum
 from cenie.report.page.numbers import one
 from cenie.report.runs import LoggedRun
 from cenie.report.scenes import Scene
-from cenie.run.compilation import kept_programs
 from cenie.run.config import load_config
 from cenie.run.opened import Run
 

@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cenie.run.devices import visible_cores
-
 VARIABLE = "CENIE_CACHE_DIR"
 """Names another directory than the usual one; `off` keeps nothing."""
 
@@ -65,6 +63,37 @@ def kept_programs() -> Iterator[Path | None]:
             config.update("jax_persistent_cache_min_compile_time_secs", shortest)
             config.update("jax_compilation_cache_dir", None)
             compilation_cache.reset_cache()
+
+
+@contextlib.contextmanager
+def without_alarm() -> Iterator[None]:
+    """Inside, XLA keeps silent unless it ends the process.
+
+    It would cry "Very slow compile?" after two minutes, and no flag stops that. Other errors arrive as
+    exceptions. XLA cannot be asked how much it says; afterwards it is as much as its environment tells.
+    """
+    try:
+        from jaxlib.utils import absl_set_min_log_level as say_from
+    except ImportError:  # not a promise of JAX
+        yield
+        return
+    given = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+    say_from(_FATAL)
+    try:
+        yield
+    finally:
+        say_from(int(given) if given.isdecimal() and int(given) <= _FATAL else _WARNINGS)
+
+
+_WARNINGS, _FATAL = 1, 3
+"""Levels of XLA's log: what JAX sets it to, and the highest."""
+
+
+def visible_cores() -> int:
+    """The cores that the system schedules this process on; XLA counts them so, too."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def give_back_memory() -> None:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from cenie import Teacher
-from cenie.run import compilation
-from cenie.run.compilation import cache_directory, give_back_memory, kept_programs
+from cenie import Teacher, compilation
+from cenie.compilation import cache_directory, give_back_memory, kept_programs, without_alarm
+from cenie.novelty import Coverage
+from cenie.novelty import estimator as estimator_module
 
 
 @pytest.fixture
@@ -218,6 +219,42 @@ def test_a_teacher_keeps_its_programs(cache: Path):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no other library can be asked to")
+def test_bug_a_coverage_compiled_anew_in_every_process(cache: Path):
+    rng = np.random.default_rng(0)
+    estimator = Coverage(components=(2, 3), reg=0.0123).fit(rng.normal(size=(40, 2)))
+    estimator.novelty(rng.normal(size=(5, 2)))
+    kept = set(cache.iterdir())
+    assert {"jit__fit", "jit_log_density"} <= {path.name.split("-")[0] for path in kept}
+    compute()
+    assert set(cache.iterdir()) == kept  # the user's own programs are not
+    jax.clear_caches()
+    estimator_module._prepared.clear()  # a new process
+    with Hits() as hits:
+        estimator.fit(rng.normal(size=(40, 2)))
+    assert hits
+
+
+def test_the_alarm_of_slow_compiling_is_off_inside_and_on_again_afterwards(monkeypatch: pytest.MonkeyPatch):
+    """Tried with a program that takes three minutes: XLA would cry "Very slow compile?" after two."""
+    levels = []
+    monkeypatch.setattr("jaxlib.utils.absl_set_min_log_level", levels.append)
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    with without_alarm():
+        assert levels == [3]
+    for given, after in (("0", 0), ("3", 3), ("much", 1)):
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", given)
+        with pytest.raises(KeyError), without_alarm():
+            raise KeyError
+        assert levels[-2:] == [3, after]
+    assert levels[:2] == [3, 1]
+    monkeypatch.setattr(estimator_module, "_prepared", set())
+    Coverage(components=(2, 3), reg=0.0321).fit(np.random.default_rng(0).normal(size=(40, 2)))
+    assert levels[-2:] == [3, 1]
+    monkeypatch.delattr("jaxlib.utils.absl_set_min_log_level")
+    with without_alarm():
+        pass
+
+
 def test_what_was_freed_goes_back_to_the_system():
     """Blocks below the size that gets pages of its own, under a last one that is not freed."""
     library = ctypes.CDLL(None)
