@@ -20,6 +20,7 @@ from cenie.envs.check import check_environment
 from cenie.envs.domains import DomainEntry
 from cenie.envs.parameters import Parameters, parameter_domain
 from cenie.run.build import Parts, build
+from cenie.run.compiled import cycle, cycles
 from cenie.run.config import Config
 from cenie.run.directory import RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
@@ -32,7 +33,7 @@ from cenie.student.actions import Categorical, DiagonalGaussian
 from cenie.student.networks import Decision, Network
 from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.curriculum import Curriculum, Editing, Replay
-from cenie.teach.cycle import cycle, cycles, init
+from cenie.teach.cycle import init
 from cenie.teach.novelty import Experience, Novelty
 from cenie.teach.played import Outcomes
 from cenie.teach.scores import Score, ScoreInputs, episode_mean

@@ -3,19 +3,17 @@
 import csv
 from pathlib import Path
 
-import numpy as np
 import pytest
 from jax.stages import Lowered
 from rich.console import Console
 
 from cenie.run import train as training
 from cenie.run.build import build, place
-from cenie.run.checkpoint import digest
 from cenie.run.compiled import CompiledCycles
 from cenie.run.directory import RunDirectory
 from cenie.run.evaluate import evaluate
 from cenie.run.progress import Progress
-from cenie.teach.cycle import cycles, init
+from cenie.teach.cycle import init
 from tests.tiny import tiny
 
 
@@ -77,23 +75,3 @@ def test_what_goes_wrong_in_the_background_is_raised_and_tried_again_the_next_ti
             advance(state, 1)
     after, *_ = advance(state, 1)
     assert int(after.counters.updates) == 1
-
-
-def test_cycles_of_the_library_are_those_of_a_run():
-    _, setup = build(tiny("plr-robust"))
-    state = place(setup, init(setup, 0))
-    ours, counters, metrics, record = cycles(setup, state, count=4, updates=100)
-    theirs, *found = CompiledCycles(setup, 4)(state, 100)
-    assert digest(ours) == digest(theirs)
-    np.testing.assert_array_equal(counters.cycles, [1, 2, 3, 4])
-    assert {name: values.shape for name, values in metrics.items()} == dict.fromkeys(found[1], (4,))
-    assert record.levels["id"].shape == (4, 1, 4)
-
-
-def test_without_an_update_to_come_no_cycle_is_run():
-    _, setup = build(tiny("dr"))
-    state = place(setup, init(setup, 0))
-    after, counters, metrics, record = cycles(setup, state, count=4, updates=0)
-    assert digest(after) == digest(state)
-    assert counters.cycles.shape == (0,)
-    assert (metrics, record.levels, record.points) == ({}, {}, None)

@@ -1,4 +1,8 @@
-"""The training cycle as compiled programs, made in the background and kept for later runs."""
+"""The training cycle as compiled programs, made in the background and kept for later runs.
+
+All cycles of the library run here, those of `cenie train` and those of a loop of somebody's own (`cycle`,
+`cycles`). So they have the same bits.
+"""
 
 import contextlib
 import functools
@@ -27,13 +31,14 @@ from cenie.teach.cycle import (
     Setup,
     Told,
     TrainState,
-    cycles,
     learn_turn,
     play_turn,
     tell_turn,
 )
+from cenie.teach.cycle import cycle as traced_cycle
+from cenie.teach.measure import apart
 from cenie.teach.methods import OWN
-from cenie.teach.record import PointSample, Record
+from cenie.teach.record import PointSample, Record, merged
 
 _NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
 """XLA's newer way to write kernels, which takes half as long again and twice the memory to compile. Learning
@@ -52,13 +57,63 @@ PARTS = {
 """The parts of a cycle, in their order, and how each is compiled for CPUs."""
 
 
+_SETUPS_AT_ONCE = 4
+"""The setups whose programs stay in memory for `cycle` and `cycles`."""
+
+
+def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+    """Run one training cycle: ask the teacher for levels, play, learn if told to, tell the teacher.
+
+    Called with arrays, it runs the programs of `cenie train` and returns the same bits. They are compiled at
+    the first call for a setup. Called inside of `jax.jit` or another transformation, it becomes a part of
+    that program, which may round differently in the last digits.
+
+    Args:
+        setup: The fixed parts of a run, from `cenie.build`.
+        state: The state before the cycle, from `cenie.init` or an earlier cycle.
+
+    Returns:
+        The state after the cycle, what is logged of it, and a record of its levels. The arguments stay valid.
+    """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
+        return traced_cycle(setup, state)
+    return _programs_of(setup).cycle(devices.place(setup.mesh, state))
+
+
+def cycles(
+    setup: Setup, state: TrainState, count: int, updates: int
+) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
+    """Run `count` training cycles, or fewer once the student has had `updates` updates.
+
+    This is the loop of `cenie train` without its files and evaluations, and returns the same bits. It runs on
+    the host: it cannot be called inside of `jax.jit`. `cycle` can.
+
+    Args:
+        setup: The fixed parts of a run, from `cenie.build`.
+        state: The state before the first cycle, from `cenie.init` or earlier cycles.
+        count: The largest number of cycles.
+        updates: The number of updates of the whole run, those that `state` has had included.
+
+    Returns:
+        The state after the last cycle; the counters, the metrics and the rows of the levels after each cycle
+        that was run, stacked in NumPy arrays with a leading axis of cycles. The points of the record are one
+        sample of all cycles.
+    """
+    return _programs_of(setup)(devices.place(setup.mesh, state), updates, count)
+
+
+@functools.lru_cache(_SETUPS_AT_ONCE)
+def _programs_of(setup: Setup) -> "CompiledCycles":
+    return CompiledCycles(setup, 1)
+
+
 class CompiledCycles:
     """`cycles` of a setup: a function of a state, placed as `place` does it, and the number of updates.
 
-    Up to `count` cycles at a time, compiled when they are first needed, with these `options` of XLA's. The
-    parts of a cycle are compiled side by side, since XLA does much of the work on a program on one core.
-    `settings`, if given, are all that they depend on (`program_settings`): once traced they are kept in the
-    `directory`.
+    Up to `count` cycles at a time, unless a call says another number. They are compiled when they are first
+    needed, with these `options` of XLA's. The parts of a cycle are compiled side by side, since XLA does much
+    of the work on a program on one core. `settings`, if given, are all that they depend on
+    (`program_settings`): once traced they are kept in the `directory`.
     """
 
     def __init__(
@@ -139,10 +194,9 @@ class CompiledCycles:
         }
 
     def _lowered(self, function: Flat, *arguments: Any) -> "_Lowered":
-        """One that depends on settings alone goes through its module even if that is not kept: so all runs
-        of the same settings have the same program."""
-        if self._settings is not None:
-            # Some operations cannot be kept: calls of the host, and what a library makes no promise about.
+        """A program is compiled from its module even if that is not kept, so that no bit depends on that."""
+        if jax.process_count() == 1:
+            # Some operations have no module: calls of the host, and what a library makes no promise about.
             with contextlib.suppress(ValueError, NotImplementedError):
                 traced = function.traced()
                 return _Lowered(_Part(traced.name, traced.lowered(*arguments), traced.results), traced)
@@ -172,7 +226,8 @@ class CompiledCycles:
             self._programs = pending.result()
         return self._programs
 
-    def _run(self, _: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+    def cycle(self, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+        """One cycle: `traced_cycle` by its compiled parts."""
         play, learn, tell = (self.programs(state)[name] for name in PARTS)
         turn = play(state)
         learned = learn(state, turn)
@@ -191,11 +246,21 @@ class CompiledCycles:
         return after, metrics | tell.entries(told, "metrics"), record
 
     def __call__(
-        self, state: TrainState, updates: int, most: int | None = None
+        self, state: TrainState, updates: int, count: int | None = None
     ) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
-        """With `most`, no more cycles than that."""
-        count = self._count if most is None else min(self._count, most)
-        return cycles(self._setup, state, count, updates, self._run)
+        """See `cycles`."""
+        count, found = self._count if count is None else count, []
+        while len(found) < count and int(devices.to_host(state.counters.updates)) < updates:
+            state, metrics, record = self.cycle(state)
+            found.append((state.counters, metrics, record))
+        found = devices.to_host(found)
+        if not found:
+            nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters)
+            return state, nothing, {}, Record({}, None)
+        rows = ((counters, metrics, record.levels) for counters, metrics, record in found)
+        counters, metrics, levels = jax.tree.map(lambda *values: np.stack(values), *rows)
+        samples = [record.points for *_, record in found if record.points is not None]
+        return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
 
 
 class _Part(NamedTuple):

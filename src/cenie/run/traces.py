@@ -97,6 +97,7 @@ class Flat:
     def __init__(self, name: str, function: Callable[..., Any], *arguments: Any):
         self._function, self.__name__ = function, name
         self._leaves, self._arguments = jax.tree.flatten(arguments)
+        self._jitted = jax.jit(self, keep_unused=True)  # one, which traces once
         self.structure: Any = None
         self.results: Results = ()
 
@@ -108,12 +109,12 @@ class Flat:
 
     def traced(self) -> Traced:
         """The function as a module. Raises `ValueError` or `NotImplementedError` if it cannot be one."""
-        exported = export.export(jax.jit(self, keep_unused=True))(*self._leaves)
+        exported = export.export(self._jitted)(*self._leaves)
         return Traced(self.__name__, self.results, exported.mlir_module_serialized)
 
     def lowered(self) -> Lowered:
         """The same without a module to keep."""
-        return jax.jit(self, keep_unused=True).lower(*self._leaves)
+        return self._jitted.lower(*self._leaves)
 
 
 def trace_file(directory: Path, settings: Any, arguments: Any) -> Path:

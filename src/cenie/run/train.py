@@ -306,7 +306,7 @@ def _changed_tables(expected: Mapping[str, int], found: Mapping[str, int]) -> li
 def _chunk(run: _Run, before: Counts) -> Counts:
     """A few cycles, then whatever is due: rows, an evaluation, a checkpoint."""
     began, first = time.perf_counter(), run.state
-    run.state, history, metrics, record = run.advance(first, run.config.updates, _cycles_left(run, before))
+    run.state, history, metrics, record = run.advance(first, run.config.updates, _next_cycles(run, before))
     run.points = record.points
     rows = list(_metrics_rows(history, metrics, before, run.steps_per_rollout))
     counters = Counts.of(history, (-1,))
@@ -336,12 +336,13 @@ def _is_over(run: _Run, counters: Counts) -> bool:
     return run.config.is_over(counters.updates, counters.rollouts * run.steps_per_rollout)
 
 
-def _cycles_left(run: _Run, counters: Counts) -> int | None:
-    """How many cycles there are in what is left of the environment steps, if these are limited."""
-    if run.config.run.env_steps is None:
-        return None
-    left = run.config.run.env_steps - counters.rollouts * run.steps_per_rollout
-    return -(-left // (run.setup.curriculum.students * run.steps_per_rollout))
+def _next_cycles(run: _Run, counters: Counts) -> int:
+    """How many cycles the next chunk has: no more than are left of the environment steps, if limited."""
+    chunk, env_steps = run.config.run.cycles_per_chunk, run.config.run.env_steps
+    if env_steps is None:
+        return chunk
+    left = env_steps - counters.rollouts * run.steps_per_rollout
+    return min(chunk, -(-left // (run.setup.curriculum.students * run.steps_per_rollout)))
 
 
 def _record_levels(run: _Run, cycles: list[int], columns: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -24,9 +23,9 @@ from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
-from cenie.teach.measure import apart, not_measured
+from cenie.teach.measure import not_measured
 from cenie.teach.played import Played, Points, episode_outcomes
-from cenie.teach.record import PointSample, Record, draw_points, merged, outcome_columns, stacked
+from cenie.teach.record import PointSample, Record, draw_points, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
 from cenie.types import Level, Rollout, strongly_typed
 
@@ -187,8 +186,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
 
-    Three programs, unless it is called inside of another one: XLA does much of the work on a program on one
-    core, and they are not compiled alike (`run/compiled.py`).
+    A pure function, to be traced. `run/compiled.py` compiles its three parts, each in its own way.
     """
     turn = play_turn(setup, state)
     learned = learn_turn(setup, state, turn)
@@ -307,32 +305,6 @@ def after_turn(
     students = learned.students if told.students is None else told.students
     after = TrainState(state.key, turn.counters, students, told.teacher)
     return after, turn.metrics | learned.metrics | told.metrics, Record(told.levels, turn.points)
-
-
-def cycles(
-    setup: Setup,
-    state: TrainState,
-    count: int,
-    updates: int,
-    run_cycle: Callable[[Setup, TrainState], tuple[TrainState, Metrics, Record]] = cycle,
-) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
-    """Run `count` cycles, or fewer once the student has had `updates` updates.
-
-    Returns the counters, the metrics and the rows of the levels after each cycle that was run, stacked on the
-    host. The points are one sample of all of them.
-    """
-    found = []
-    while len(found) < count and int(devices.to_host(state.counters.updates)) < updates:
-        state, metrics, record = run_cycle(setup, state)
-        found.append((state.counters, metrics, record))
-    found = devices.to_host(found)
-    if not found:
-        nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters)
-        return state, nothing, {}, Record({}, None)
-    rows = ((counters, metrics, record.levels) for counters, metrics, record in found)
-    counters, metrics, levels = jax.tree.map(lambda *values: np.stack(values), *rows)
-    samples = [record.points for *_, record in found if record.points is not None]
-    return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
 
 
 def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:
