@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.stages import Lowered
 
 from cenie import devices
@@ -75,7 +76,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
     Returns:
         The state after the cycle, what is logged of it, and a record of its levels. The arguments stay valid.
     """
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(state)):
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
         return traced_cycle(setup, state)
     return _programs_of(setup).cycle(devices.place(setup.mesh, state))
 
