@@ -68,8 +68,7 @@ EDGES = {"cenie.compilation", "cenie.run", "cenie.report", "cenie.bridges", "cen
 """What touches files, clocks and terminals."""
 
 NOVELTY_NEEDS = {"jax", "jaxlib", "numpy"}
-"""All that novelty uses of other projects, so that it can be used without the rest of the library. (The second
-is a part of the first.)"""
+"""The only packages that novelty may import, so that it can be used alone. jaxlib is part of JAX."""
 
 FRONT_DOORS = {"cenie", "cenie.novelty", "cenie.report"}
 """Packages that name what is public, and load it when it is first used."""

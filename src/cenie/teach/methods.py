@@ -277,8 +277,8 @@ class PoetTeacher:
     )
     reproduce_at: float | None = setting(
         None,
-        help="A pair may have children if its student returns this much on its level. Must be given where the "
-        "domain's presets name no value.",
+        help="A pair may have children if its student returns this much on its level. Must be given where the"
+        " domain's presets name no value.",
         source="ours",
     )
     children: int = setting(
