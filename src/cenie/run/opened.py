@@ -20,6 +20,7 @@ from cenie.run.metrics import Evaluation, read_evaluations, read_rows
 from cenie.run.records import read_levels, snapshots_of
 from cenie.run.start import check_evaluation
 from cenie.student.networks import Network
+from cenie.student.partition import whole
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 from cenie.teach.stored import StoredLevels, stored_levels
 
@@ -85,7 +86,7 @@ class Run:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        return tuple(student.network for student in self.state.students)
+        return tuple(whole(student.network) for student in self.state.students)
 
     @functools.cached_property
     def buffer(self) -> StoredLevels | None:

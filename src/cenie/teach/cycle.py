@@ -19,6 +19,7 @@ from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import state_action_features, with_action
 from cenie.student.networks import Network, make_network
+from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
@@ -147,7 +148,7 @@ def _network(setup: Setup, config: StudentConfig, key: PRNGKeyArray) -> Network:
             f"ppo.minibatches: {config.ppo.minibatches} on {device_count} device(s) must share the {rows} "
             f"{unit} of a rollout evenly, for a network {'with' if network.recurrent else 'without'} memory"
         )
-    return network
+    return partitioned(network)
 
 
 def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
