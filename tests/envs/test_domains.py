@@ -15,6 +15,7 @@ from cenie.envs.reset import step_only
 from cenie.run.build import build
 from cenie.run.presets import preset
 from cenie.spaces import Discrete
+from cenie.teach.methods import METHODS, ReplayTeacher
 
 FILES = {
     "__init__",
@@ -182,3 +183,23 @@ def test_quick_mazes_are_scored_otherwise_unless_a_method_is_named_after_its_sco
     assert scores == {"plr-cenie": "maxmc", "accel": "maxmc"}
     assert preset("maze", "plr-learnability", "quick").teacher.score == "learnability"
     assert preset("maze", "plr-cenie", "paper").teacher.score == "pvl"
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_paper_presets_replay_nothing_before_n_levels_fill_the_buffer_and_then_by_the_rate_alone(name):
+    replays = {
+        method: replay
+        for method in METHODS
+        if (replay := getattr(preset(name, method, "paper").teacher, "replay", None)) is not None
+    }
+    assert {"plr-cenie", "accel-cenie", "diplr", "plr-robust", "accel"} <= set(replays)
+    for replay in replays.values():
+        assert (replay.levels_before_replay, replay.schedule) == (replay.capacity, "fixed")
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_dcd_presets_replay_from_half_full_on_by_at_most_the_share_that_is_filled(name):
+    teacher = preset(name, "plr-robust", "dcd").teacher
+    assert isinstance(teacher, ReplayTeacher)
+    replay = teacher.replay
+    assert (replay.levels_before_replay, replay.schedule) == (replay.capacity // 2, "proportionate")

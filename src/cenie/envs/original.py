@@ -15,6 +15,12 @@ ORIGINAL_CODE: dict[str, Any] = {
 }
 """How the code that PLR-perp and ACCEL were published with differs from the settings of the paper."""
 
+PAPER_LISTINGS: dict[str, Any] = {
+    "teacher.replay.schedule": "fixed",  # new levels or replay: the replay rate decides alone
+    "teacher.replay.min_fill": 1.0,  # line 1 of each: N levels populate a buffer of size N
+}
+"""How the listings of the paper (PLR-CENIE, ACCEL-CENIE, DIPLR) begin; the original code replays earlier."""
+
 QUICK_SCOUTING: dict[str, Any] = {
     "teacher.scouted": 256,
     "teacher.plays": 4,

@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, QUICK_POPULATION, QUICK_SCOUTING
+from cenie.envs.original import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
 from cenie.settings import Where
 
 # The student of the paper and of the original code; its sizes are the defaults of the settings.
@@ -116,7 +116,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "updates": 30_000,  # 30k PPO updates
         "env.reward_decay": 1.0,  # 1 - t/H, without the 0.9 of the original code
-        "teacher.replay.schedule": "fixed",  # its listings decide by the replay rate alone
+        **PAPER_LISTINGS,
         "teacher.replay.priority.staleness_coef": 0.5,  # table
         **_CONV_LSTM,
         **_DESIGNER,

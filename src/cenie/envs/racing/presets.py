@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, QUICK_POPULATION, QUICK_SCOUTING
+from cenie.envs.original import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
 from cenie.settings import Where
 
 _PPO = {
@@ -120,7 +120,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper": {
         "updates": 2750,
-        "teacher.replay.schedule": "fixed",  # its listings decide by the replay rate alone
+        **PAPER_LISTINGS,
         **_LONG_RUN,
     },
     # The original code's configs for CarRacing.
