@@ -207,6 +207,34 @@ def test_likelihood_never_falls(kind: CovarianceName) -> None:
         starts = (fits.mixtures, fits.ok)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fall_of_the_likelihood_does_not_end_a_fit(seed: int) -> None:
+    """A `reg` that is large beside a variance lowers the likelihood at first; scikit-learn goes on too."""
+    rng = np.random.default_rng(seed)
+    points = np.stack([rng.integers(0, 2, 400), rng.normal(size=400)], axis=1).astype(np.float32)
+    means, deviation = np.array([[0.0, 0.0], [1.0, 0.0]], np.float32), np.sqrt(0.02)
+    theirs = GaussianMixture(
+        2,
+        covariance_type="diag",
+        reg_covar=0.1,
+        weights_init=[0.5, 0.5],
+        means_init=means,
+        precisions_init=np.full((2, 2), deviation**-2),
+    ).fit(points.astype(np.float64))
+    start = Mixture(
+        jnp.zeros((1, 2)),
+        jnp.log(jnp.full((1, 2), 0.5)),
+        jnp.asarray(means)[None],
+        jnp.full((1, 2, 2), 1 / deviation, jnp.float32),
+    )
+    starts = (start, jnp.ones(1, bool))
+    fits = fit_sizes(
+        KEY, jnp.asarray(points), jnp.ones(400, bool), range(2, 3), "diag", 0.1, 1e-3, 100, starts
+    )
+    assert int(fits.iterations[0]) == theirs.n_iter_ > 3
+    assert float(fits.log_likelihood[0]) == pytest.approx(theirs.score(points), abs=1e-4)
+
+
 def test_each_size_stops_when_it_has_converged() -> None:
     """The steps of a size are those that it takes alone, and one fewer would not have been enough."""
     points, valid = jnp.asarray(random_set(5)), jnp.ones(N, bool)

@@ -143,7 +143,7 @@ class Sampler:
     def worst(self):
         """The slot of the lowest probability; of equal ones the worst ranked."""
         p = self.probabilities()
-        if self.victim == "lowest-score":
+        if self.victim == "lowest-priority":
             p = self.mixture([(e.scores, e.number) for e in self.entries])
         lowest = [slot for slot, chance in enumerate(p) if chance <= min(p) * (1 + 1e-9)]
         columns = [[(e.scores[j], e.number) for e in self.entries] for j in range(len(self.mix))]

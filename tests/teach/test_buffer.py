@@ -105,7 +105,7 @@ VARIANTS = {
         ReplayConfig(priority=PriorityConfig(ties="average", temperature=0.7, staleness_coef=0.5)),
     ),
     "dcd": ((1.0,), ReplayConfig(insertion="raw", repeated="last")),
-    "lowest score": ((0.5, 0.5), ReplayConfig(victim="lowest-score")),
+    "lowest score": ((0.5, 0.5), ReplayConfig(victim="lowest-priority")),
     "plr without staleness": ((1.0,), ReplayConfig(priority=PriorityConfig(staleness_coef=0.0))),
     "power": (
         (0.6, 0.4),
@@ -540,12 +540,42 @@ def test_bug_newcomers_of_a_batch_replace_each_other():
     assert np.mean(stayed) > 2.5
 
 
+def best_levels_stored(victim):
+    """Of all offered levels the best `capacity` by Eq. 5: the share that is stored after many batches."""
+    capacity, offered = 200, 60
+    priority_config = PriorityConfig(temperature=0.3, staleness_coef=0.5)
+    config = ReplayConfig(capacity=capacity, victim=victim, priority=priority_config)
+    mix, rng = jnp.array([0.5, 0.5]), np.random.default_rng(1)
+    scores = rng.random((offered * 32, 2)).astype(np.float32)
+    state = empty(capacity, ("regret", "novelty"))
+    for batch in range(offered):
+        numbers = jnp.arange(32) + 32 * batch
+        rows = jnp.asarray(scores[32 * batch : 32 * batch + 32])
+        state, _ = insert(state, numbers, rows, jnp.ones(32, bool), mix, config)
+        if batch % 2 and int(state.size) == capacity:
+            _, state = draw(state, jax.random.key(batch), 32, mix, config.priority)
+    ranks = (-scores).argsort(axis=0).argsort(axis=0) + 1.0
+    weights = ranks ** (-1 / priority_config.temperature)
+    by_eq5 = (weights / weights.sum(axis=0)).mean(axis=1)
+    stored = state.levels["a"] @ np.array([1, 3])
+    return np.isin(np.argsort(-by_eq5)[:capacity], stored).mean()
+
+
+def test_the_rule_of_the_listings_keeps_the_best_levels_by_eq5():
+    """A level enters a full buffer if its P_replay (Eq. 5) exceeds the lowest one that is stored.
+
+    The original sampler removes by the probability with staleness, so that newcomers replace newcomers.
+    """
+    assert best_levels_stored("lowest-priority") > 0.9
+    assert best_levels_stored("least-likely") < 0.6
+
+
 def test_rising_scores_do_not_share_one_slot():
     """Of 8 rising scores offered to 40 levels all were accepted, and 1 was left."""
-    config = ReplayConfig(capacity=40, victim="lowest-score")
+    config = ReplayConfig(capacity=40, victim="lowest-priority")
     state = nearly_full(empty(40), 40, np.random.default_rng(0))
     scores = jnp.linspace(2.0, 3.0, 8)[:, None]
-    for victim, left in (("lowest-score", 8), ("least-likely", 3)):
+    for victim, left in (("lowest-priority", 8), ("least-likely", 3)):
         chosen = dataclasses.replace(config, victim=victim)
         after, info = insert(state, 1000 + jnp.arange(8), scores, jnp.ones(8, bool), SINGLE, chosen)
         assert bool(info.inserted.all())

@@ -18,8 +18,9 @@ ORIGINAL_CODE: dict[str, Any] = {
 PAPER_LISTINGS: dict[str, Any] = {
     "teacher.replay.schedule": "fixed",  # new levels or replay: the replay rate decides alone
     "teacher.replay.min_fill": 1.0,  # line 1 of each: N levels populate a buffer of size N
+    "teacher.replay.victim": "lowest-priority",  # by Eq. 5, without staleness
 }
-"""How the listings of the paper (PLR-CENIE, ACCEL-CENIE, DIPLR) begin; the original code replays earlier."""
+"""How the listings of the paper (PLR-CENIE, ACCEL-CENIE, DIPLR) differ from the original code."""
 
 QUICK_SCOUTING: dict[str, Any] = {
     "teacher.scouted": 256,

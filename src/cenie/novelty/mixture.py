@@ -81,8 +81,9 @@ def empty(components: int, dimensions: int, covariance: CovarianceName) -> Mixtu
 class Rules(NamedTuple):
     """How mixtures are fitted. `reg` is added to all variances.
 
-    A fit ends when the mean negative log-likelihood falls by less than `tolerance` below the lowest so far,
-    or after `max_iterations`.
+    A fit ends when a step changes the mean log-likelihood by less than `tolerance`, or after
+    `max_iterations`. A large `reg` can lower the likelihood for a few steps before it rises again, so a fall
+    does not end a fit; scikit-learn has the same rule.
     """
 
     covariance: CovarianceName = "diag"
@@ -110,7 +111,7 @@ class Problem(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the fits of `m` mixtures have come: the lowest losses, steps taken, and whether they are done.
+    """How far the fits of `m` mixtures have come: the last losses, steps taken, and whether they are done.
 
     A size [m] is not `possible` [m] if the points have fewer distinct values than it has components.
     """
@@ -304,12 +305,11 @@ def _step(problem: Problem, progress: Progress, widths: Sequence[int]) -> Progre
         responsibilities.append(jnp.where(problem.valid, shares / total, 0.0))
     loss = -mean_where(problem.valid, jnp.stack(densities))
     # Written so that a loss that is not a number ends the fit too.
-    done = ~(progress.loss - loss >= problem.rules.tolerance)
+    done = ~(jnp.abs(progress.loss - loss) >= problem.rules.tolerance)
     together = jnp.concatenate(responsibilities)
     new = _maximised(problem, Assigned(together, row_sums(together)), old, widths)
     mixtures = _stacked(problem, new, progress.mixtures, widths)
-    lowest = jnp.minimum(progress.loss, loss)
-    return Progress(progress.sizes, mixtures, lowest, progress.iterations + 1, done, progress.possible)
+    return Progress(progress.sizes, mixtures, loss, progress.iterations + 1, done, progress.possible)
 
 
 def _judged(problem: Problem, mixtures: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:

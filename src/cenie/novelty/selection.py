@@ -46,9 +46,10 @@ def fit(
 ) -> Fitted:
     """Fit every size to the valid ones of clean points [n, d] and choose one. Consumes the key.
 
-    Diagnostics: `components` (the chosen size), and per size [m] `scores` (NaN where the fit failed),
-    `iterations`, `log_likelihood`; `failed` counts the sizes that could not be fitted. Of sizes that were
-    screened out, these are those of the screening.
+    Diagnostics: `components` (the chosen size), `at_lowest` and `at_highest` (1 if it is the first or the
+    last size of the range), and per size [m] `scores` (NaN where the fit failed), `iterations`,
+    `log_likelihood`; `failed` counts the sizes that could not be fitted. For sizes that the screening
+    dropped, the values are from the screening.
     """
     fit_key, score_key, draw_key = jax.random.split(key, 3)
     sizes = sizes_of(config)
@@ -70,6 +71,8 @@ def fit(
     chosen = jax.tree.map(lambda leaf: leaf[best], fits.mixtures)
     diagnostics = {
         "components": sizes[0] + best,
+        "at_lowest": (best == 0).astype(jnp.int32),
+        "at_highest": (best == len(sizes) - 1).astype(jnp.int32),
         "scores": jnp.where(fits.ok, judged.scores, jnp.nan),
         "iterations": fits.iterations,
         "log_likelihood": fits.log_likelihood,
@@ -84,6 +87,8 @@ def unfitted(config: MixtureConfig) -> dict[str, jax.Array]:
     count = len(sizes_of(config))
     return {
         "components": jnp.zeros((), jnp.int32),
+        "at_lowest": jnp.zeros((), jnp.int32),
+        "at_highest": jnp.zeros((), jnp.int32),
         "scores": jnp.zeros(count),
         "iterations": jnp.zeros(count, jnp.int32),
         "log_likelihood": jnp.zeros(count),

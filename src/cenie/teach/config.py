@@ -78,12 +78,13 @@ class ReplayConfig:
         "or by one raw score.",
         source="paper",
     )
-    victim: Literal["least-likely", "lowest-score"] = setting(
+    victim: Literal["least-likely", "lowest-priority"] = setting(
         "least-likely",
-        help="Who leaves a full buffer: the level least likely to be replayed, staleness included, or that "
-        "of the lowest score. The first protects levels that were not played for long, but lets most "
-        "newcomers of a batch replace each other (docs/decisions.md).",
-        source="original code",
+        help="Which level leaves a full buffer. lowest-priority: the one with the lowest replay probability "
+        "by score alone, CENIE's Eq. 5, as the paper's listings say. least-likely: the one with the lowest "
+        "replay probability, staleness included; newcomers of a batch then mostly replace each other "
+        "(docs/decisions.md).",
+        source="original code; lowest-priority in the paper's listings",
     )
     repeated: Literal["average", "last"] = setting(
         "average",

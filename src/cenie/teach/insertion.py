@@ -8,7 +8,7 @@ an insertion costs O(c). They are kept twice as large, as whole numbers, because
 rank that ends in one half. A buffer of three slots that is full, and a candidate of score 4:
 
 >>> import jax.numpy as jnp
->>> config = ReplayConfig(victim="lowest-score")
+>>> config = ReplayConfig(victim="lowest-priority")
 >>> slots = jnp.arange(3)
 >>> before = ranking(
 ...     scores=jnp.array([[5.0], [1.0], [3.0]]), ids=slots, last_played=jnp.zeros_like(slots),
@@ -187,7 +187,7 @@ def _contest(
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The slot to replace in a full buffer, and whether the candidate beats the level in it.
 
-    The victim has the lowest total probability, staleness included, or the lowest score. `mixture` then
+    The victim has the lowest total probability, with staleness or without (Eq. 5). `mixture` then
     ranks the candidate and all stored levels together and asks for a higher mixed probability than the
     victim's, staleness left out. When one column carries all the weight this is a comparison of raw scores,
     done exactly.
@@ -216,11 +216,11 @@ def _contest(
 def _victim(ranked: Ranking, mix: Float[Array, " s"], replay: ReplayConfig) -> Int[Array, ""]:
     """The level of lowest total probability; of equal ones the worst ranked, then the lowest slot.
 
-    By `lowest-score` staleness does not count. The second criterion matters at low temperatures, where most
-    probabilities round to 0.
+    With `lowest-priority` staleness does not count: what is left is CENIE's Eq. 5. The second criterion
+    matters at low temperatures, where most probabilities round to 0.
     """
     mask, config = ranked.mask, replay.priority
-    if replay.victim == "lowest-score":
+    if replay.victim == "lowest-priority":
         config = dataclasses.replace(config, staleness_coef=0.0)
     columns = [
         priority.ranked_probabilities(column, rank, mask, config)
