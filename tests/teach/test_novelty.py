@@ -19,7 +19,7 @@ from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import play
 from cenie.teach.novelty import Experience, most_novel
-from cenie.teach.played import Points, evenly_spread
+from cenie.teach.played import Points, evenly_spread, in_first_episode
 from tests.teach.runs import run
 from tests.tiny import tiny
 
@@ -260,6 +260,63 @@ def test_a_full_window_waits_for_the_student_to_learn(learned):
         state = learn(state, jax.random.normal(key, (2, 8, 2)), key)
         models.add(digest(state.coverage.model))
     assert int(state.pushes) == len(models) == (5 if learned else 2)
+
+
+@pytest.mark.parametrize(
+    ("takes", "expected"),
+    [
+        ("replayed", {"filling": True, "new": False, "replay": True, "edit": False}),
+        ("generated", {"filling": True, "new": True, "replay": False, "edit": True}),
+        ("both", {"filling": True, "new": True, "replay": True, "edit": True}),
+    ],
+)
+def test_the_window_takes_what_it_is_told_to(takes, expected):
+    """`enters` is what the teacher says: the batch is replayed, or the level buffer is still filling."""
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3), window_takes=takes)
+    batches = {
+        "filling": {"enters": True, "is_new": True, "learned": False},
+        "new": {"enters": False, "is_new": True, "learned": False},
+        "replay": {"enters": True, "is_new": False, "learned": True},
+        "edit": {"enters": False, "is_new": False, "learned": False},
+    }
+
+    @jax.jit
+    def learn(state, flags, key):
+        points = Points(jax.random.normal(key, (2, 8, 2)), jnp.ones((2, 8), bool))
+        experience = Experience(jnp.zeros(2), points, is_new=flags["is_new"], learned=flags["learned"])
+        slots = jnp.zeros(2, jnp.int32)
+        return novelty.learn(state, experience, slots=slots, enters=flags["enters"], key=key)
+
+    state, taken = novelty.init((8, 2)), {}
+    for number, (name, flags) in enumerate(batches.items()):
+        after = learn(state, {k: jnp.asarray(v) for k, v in flags.items()}, jax.random.key(number))
+        taken[name] = int(after.pushes) > int(state.pushes)
+        state = after
+    assert taken == expected
+
+
+def test_the_novelty_of_a_level_is_measured_as_it_is_told_to():
+    """Mean over all steps, highest step, mean over the first episode: each against NumPy."""
+    config = MixtureConfig(components=(2, 2), window=2)
+    key = jax.random.key(0)
+    points = jax.random.normal(key, (2, 8, 2))
+    done = jnp.zeros((2, 8), bool).at[0, 2].set(True).at[0, 6].set(True)
+    valid = jnp.ones((2, 8), bool)
+    state = coverage.fit(config, coverage.push(coverage.init(config, 8, 2), points, valid), key)
+    surprise = -np.asarray(coverage.log_density(config, state, points.reshape(-1, 2))).reshape(2, 8)
+    experience = Experience(
+        jnp.zeros(2), Points(points, valid, in_first_episode(done)), is_new=jnp.asarray(True)
+    )
+    expected = {
+        "mean": surprise.mean(axis=1),
+        "highest": surprise.max(axis=1),
+        "first-episode": [surprise[0, :3].mean(), surprise[1].mean()],
+    }
+    for measure, values in expected.items():
+        novelty = CenieNovelty(config, measure=measure)
+        novelty_state = eqx.tree_at(lambda s: s.coverage, novelty.init((8, 2)), state)
+        found = novelty._measured(novelty_state, experience)
+        np.testing.assert_allclose(found, values, rtol=1e-5)
 
 
 @pytest.mark.slow

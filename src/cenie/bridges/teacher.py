@@ -27,6 +27,7 @@ from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
+from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Epoet, Poet
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
 from cenie.teach.measure import apart
@@ -140,6 +141,8 @@ class Teacher:
             raise ValueError(
                 f"features: {method} measures novelty and needs the number of features of a step"
             )
+        if isinstance(self._curriculum.novelty, CenieNovelty):
+            _check_measure(self._curriculum.novelty)
         self._num_levels, self._seed, self._told = num_levels, seed, 0
         self._steps = _MIN_STEPS
         self._compiled: set[str] = set()
@@ -513,6 +516,13 @@ def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str,
     return {
         name: np.stack([np.pad(row, (0, length - len(row))) for row in part]) for name, part in steps.items()
     }
+
+
+def _check_measure(novelty: CenieNovelty) -> None:
+    """Points are told without the ends of episodes."""
+    if novelty.measure == "first-episode":
+        message = "first-episode needs the ends of episodes; choose mean or highest"
+        raise SettingsError([Problem("novelty.measure", message)])
 
 
 def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> Points:

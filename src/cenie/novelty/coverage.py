@@ -4,7 +4,7 @@ Pure functions over a frozen state of fixed shapes. Settings are static; the res
 novel if its trajectory is unlikely under the density, so it must be scored before it is pushed.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -113,8 +113,15 @@ def fit(
     )
 
 
-def novelty(config: CoverageConfig, state: CoverageState, features: jax.Array, valid: jax.Array) -> jax.Array:
-    """Mean negative log-density [n] of the points [n, t, d] of each level (CENIE Eq. 3).
+def novelty(
+    config: CoverageConfig,
+    state: CoverageState,
+    features: jax.Array,
+    valid: jax.Array,
+    *,
+    measure: Literal["mean", "highest"] = "mean",
+) -> jax.Array:
+    """Mean negative log-density [n] of the points [n, t, d] of each level (CENIE Eq. 3), or the highest one.
 
     Before the first fit all levels get 0. A level without any valid [n, t] finite point gets the lowest
     novelty of the others.
@@ -122,10 +129,13 @@ def novelty(config: CoverageConfig, state: CoverageState, features: jax.Array, v
     points, valid = cleaned(features, valid)
     density = log_density(config, state, points.reshape(-1, points.shape[-1])).reshape(valid.shape)
     counts = jnp.sum(valid, axis=1)
-    means = -jnp.sum(jnp.where(valid, density, 0.0), axis=1) / jnp.maximum(counts, 1)
-    lowest = jnp.min(jnp.where(counts > 0, means, jnp.inf))
-    means = jnp.where(counts > 0, means, jnp.where(jnp.isfinite(lowest), lowest, 0.0))
-    return jnp.where(state.fitted, means, 0.0)
+    if measure == "highest":
+        found = -jnp.min(jnp.where(valid, density, LOG_DENSITY_LIMIT), axis=1)
+    else:
+        found = -jnp.sum(jnp.where(valid, density, 0.0), axis=1) / jnp.maximum(counts, 1)
+    lowest = jnp.min(jnp.where(counts > 0, found, jnp.inf))
+    found = jnp.where(counts > 0, found, jnp.where(jnp.isfinite(lowest), lowest, 0.0))
+    return jnp.where(state.fitted, found, 0.0)
 
 
 def log_density(config: CoverageConfig, state: CoverageState, points: jax.Array) -> jax.Array:

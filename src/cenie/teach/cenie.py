@@ -6,6 +6,7 @@ the window themselves.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -44,7 +45,7 @@ class CenieState(eqx.Module):
 
 @dataclass(frozen=True)
 class CenieNovelty:
-    """A window of experience, the model fitted to it, how often it is fitted, and what is stored of a level.
+    """A window of experience, the model fitted to it, and what of a level is measured, taken in and stored.
 
     Model and student move together, so that the density of a trajectory drifts, and a novelty that was
     measured a while ago says more about the time than about the level. `stored` says what is done about it.
@@ -53,6 +54,8 @@ class CenieNovelty:
     coverage: CoverageConfig
     refit_every: int = 1
     stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
+    measure: Literal["mean", "highest", "first-episode"] = "mean"
+    window_takes: Literal["replayed", "generated", "both"] = "replayed"
 
     def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
         match self.stored:
@@ -106,8 +109,7 @@ class CenieNovelty:
         """
         pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
         was_full, is_full = (coverage.is_full(window) for window in (state.coverage, pushed))
-        if experience.learned is not None:
-            enters = enters & (experience.learned | ~was_full)
+        enters = self._enters(experience, enters, was_full)
         due = enters & ((is_full & ~was_full) | ((state.pushes % self.refit_every) == 0))
         reference = state.reference
         if isinstance(self.stored, Relative):
@@ -117,6 +119,24 @@ class CenieNovelty:
         known = chosen(enters, pushed, state.coverage)
         known = coverage.fit(self.coverage, known, key, due=due, mesh=mesh)
         return CenieState(known, state.pushes + enters, due, reference)
+
+    def _enters(
+        self, experience: Experience, enters: Bool[Array, ""], was_full: Bool[Array, ""]
+    ) -> Bool[Array, ""]:
+        """Whether the window takes a batch, by what it is to hold."""
+        learned, generated = experience.learned, experience.is_new
+        replayed = enters if learned is None else enters & (learned | ~was_full)
+        if learned is not None:
+            generated |= ~learned
+        # `enters` is true of a new batch only while the level buffer fills.
+        generated &= ~enters | ~was_full
+        match self.window_takes:
+            case "replayed":
+                return replayed
+            case "generated":
+                return generated
+            case "both":
+                return replayed | generated
 
     def rescore(
         self, state: CenieState, buffer: BufferState, *, mesh: Mesh | None = None
@@ -152,8 +172,13 @@ class CenieNovelty:
         return shared(devices, measure_if_due, kept, stored)
 
     def _measured(self, state: CenieState, experience: Experience) -> Float[Array, " n"]:
-        points = experience.points
-        return coverage.novelty(self.coverage, state.coverage, points.values, points.valid)
+        points, measure = experience.points, "highest" if self.measure == "highest" else "mean"
+        valid = points.valid
+        if self.measure == "first-episode":
+            if points.first_episode is None:
+                raise ValueError("measure: the points do not say which of them are of the first episode")
+            valid = valid & points.first_episode
+        return coverage.novelty(self.coverage, state.coverage, points.values, valid, measure=measure)
 
     def _reference(
         self, state: CenieState, experience: Experience, measured: Float[Array, " n"]

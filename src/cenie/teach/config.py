@@ -174,6 +174,18 @@ class Cenie:
         "its limitations).",
         source="paper",
     )
+    measure: Literal["mean", "highest", "first-episode"] = setting(
+        "mean",
+        help="The novelty of a level: the mean over all steps of its rollout (Eq. 3), the highest step, "
+        "or the mean over its first episode.",
+        source="paper",
+    )
+    window_takes: Literal["replayed", "generated", "both"] = setting(
+        "replayed",
+        help="Which trajectories enter the window once the level buffer is filled: on replayed levels, on "
+        "new and edited ones, or on all.",
+        source="paper",
+    )
     stored: AsPlayed | Relative | Rescored = setting(
         factory=AsPlayed,
         help="How novelties that were measured at different times are compared (docs/novelty.md).",

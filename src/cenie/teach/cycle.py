@@ -25,7 +25,7 @@ from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import not_measured
-from cenie.teach.played import Played, Points, episode_outcomes
+from cenie.teach.played import Played, Points, episode_outcomes, in_first_episode
 from cenie.teach.record import PointSample, Record, draw_points, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
 from cenie.types import Level, Rollout, strongly_typed
@@ -328,7 +328,7 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
     points = None
     if keeps_points:
         values = state_action_features(rollout, setup.environment.action_space)
-        points = Points(values, jnp.ones(values.shape[:2], bool))
+        points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
     advantages = advantages_for(config, student, rollout)
     return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
 

@@ -9,10 +9,11 @@ from cenie.types import Advantages, Level, Rollout
 
 
 class Points(eqx.Module):
-    """State-action pairs of each level, and which of them exist."""
+    """State-action pairs of each level, which of them exist, and which are of the level's first episode."""
 
     values: Float[Array, "n t d"]
     valid: Bool[Array, "n t"]
+    first_episode: Bool[Array, "n t"] | None = None
 
 
 def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
@@ -86,6 +87,11 @@ def with_ends(rollout: Rollout) -> Rollout:
     """
     truncated = rollout.truncated.at[:, -1].max(~rollout.done.any(axis=1))
     return eqx.tree_at(lambda r: r.truncated, rollout, truncated)
+
+
+def in_first_episode(done: Bool[Array, "n t"]) -> Bool[Array, "n t"]:
+    """The steps of the first episode of each level, its last one included."""
+    return jnp.cumsum(done, axis=1) - done == 0
 
 
 def _begins(done: Bool[Array, "n t"]) -> Bool[Array, "n t"]:

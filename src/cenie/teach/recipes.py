@@ -160,7 +160,13 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
     capacity = teacher.replay.capacity
     match settings:
         case Cenie():
-            return CenieNovelty(settings.coverage, settings.refit_every, settings.stored)
+            return CenieNovelty(
+                coverage=settings.coverage,
+                refit_every=settings.refit_every,
+                stored=settings.stored,
+                measure=settings.measure,
+                window_takes=settings.window_takes,
+            )
         case Diplr():
             return DiplrNovelty(capacity, settings.distance, settings.neighbours)
         case Poet():
