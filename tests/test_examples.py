@@ -180,3 +180,40 @@ def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys
     later = example.with_kept({("dr", 1): scores["dr", 0] | {"score": 0.25}}, kept)
     example.print_table(later)
     assert "| 0.750, 0.250 | 300 |" in capsys.readouterr().out
+
+
+def test_the_flat_plr_cenie_does_what_the_library_does():
+    """The same decisions, stored levels and scores, and the same weights but for rounding."""
+    from cenie.run.build import build, place
+    from cenie.run.compiled import CompiledCycles
+    from cenie.teach.cycle import init
+    from tests.tiny import tiny
+
+    settings = {
+        "teacher__score": "pvl",
+        "teacher__alpha__value": 0.5,
+        "teacher__replay__victim": "lowest-priority",
+        "teacher__replay__schedule": "fixed",
+        "run__devices": 1,
+        "seed": 3,
+    }
+    config = tiny("plr-cenie", **settings)
+    flat = load("plr_cenie_flat").PlrCenie(config)
+    _, setup = build(config)
+    run, state = CompiledCycles(setup, 1), place(setup, init(setup, 3))
+    kinds = []
+    for _ in range(30):
+        state, _, metrics, _ = run(state, updates=1000)
+        kinds.append("replay" if int(metrics["teacher/kind"][0]) else "new")
+        assert flat.cycle() == kinds[-1]
+        buffer = state.teacher.replay.buffer
+        size = int(buffer.size)
+        stored = flat.buffer.levels
+        assert [each.number for each in stored] == buffer.ids[:size].tolist()
+        assert [flat.buffer.clock - each.age_mark for each in stored] == buffer.staleness[:size].tolist()
+        scores = [(each.regret, each.novelty) for each in stored]
+        np.testing.assert_allclose(scores, buffer.scores[:size], rtol=2e-3, atol=2e-4)
+    assert {"new", "replay"} == set(kinds)
+    assert size == buffer.capacity
+    for ours, theirs in zip(jax.tree.leaves(flat.student.network), jax.tree.leaves(state.student.network)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
