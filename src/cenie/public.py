@@ -32,7 +32,7 @@ from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical, DiagonalGaussian
 from cenie.student.networks import Decision, Network
 from cenie.teach.buffer import BufferState, Remembered
-from cenie.teach.curriculum import Curriculum, Editing, Replay
+from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Experience, Novelty
 from cenie.teach.played import Outcomes

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cenie import Teacher
+from cenie import Teacher, episode_mean
 from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
@@ -580,6 +580,111 @@ def test_bug_equal_scores_and_no_word():
 
     with pytest.warns(UserWarning, match="same score"):
         told()
+
+
+def reward_per_step(inputs):
+    return episode_mean(inputs, inputs.rollout.reward)
+
+
+def scored(method="plr-cenie", **changes):
+    """A teacher that ranks by a score of ours and by a function of its user."""
+    scores = {"pvl": "pvl", "reward": reward_per_step}
+    return make(method, **{"scores": scores, "weights": {"pvl": 0.7, "reward": 0.3}, **changes})
+
+
+def test_several_scores_rank_together_and_keep_their_names(tmp_path):
+    teacher, plain = scored(), make("plr-cenie")
+    for number in range(3):
+        told = steps(number)
+        assert described([teacher.ask()]) == described([plain.ask()])
+        log, plain_log = teacher.tell(**told), plain.tell(**told)
+    assert {"pvl", "reward", "reward_weighted", "novelty_reward_correlation"} <= log.keys()
+    assert log["pvl"] == plain_log["regret"]
+    ours = {key_of(entry.level): entry.scores for entry in teacher.stored()}
+    for entry in plain.stored():
+        assert list(ours[key_of(entry.level)]) == ["pvl", "reward", "novelty"]
+        assert ours[key_of(entry.level)]["pvl"] == entry.scores["regret"]
+    teacher.save(tmp_path)
+    scored().load(tmp_path)
+    with pytest.raises(ValueError, match=r"scores was .*0\.7.* and is .*0\.5"):
+        scored(weights={"pvl": 0.5, "reward": 0.5}).load(tmp_path)
+
+
+def test_every_score_says_what_it_needs():
+    teacher = scored("plr-robust", scores={"pvl": "pvl", "reward": "learnability"})
+    teacher.ask()
+    told = steps(0)
+    del told["solved"], told["features"]
+    with pytest.raises(ValueError, match="solved: this teacher's score needs it"):
+        teacher.tell(**told)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"scores": 3}, "scores: must be a dict by the names of scores"),
+        ({"scores": None}, "weights: need scores"),
+        ({"weights": 3}, "weights: must be a dict by the names of scores"),
+        ({"weights": {"pvl": 1.0}}, "weights.reward: is missing"),
+        ({"scores": {"pvl": "pvl", "reward": "rewards"}}, "scores.reward: must be one of pvl, "),
+    ],
+)
+def test_wrong_scores_are_named(changes, says):
+    with pytest.raises(SettingsError) as refused:
+        scored(kind=PLAIN.Teacher, **changes)
+    assert says in str(refused.value)
+
+
+def test_scores_are_of_no_use_without_replay():
+    with pytest.raises(SettingsError, match="scores: are of no use to dr, which replays no levels"):
+        scored("dr", settings={})
+
+
+def told_until_replay(num_levels, tasks):
+    """With the settings of the method: the tasks, and what was logged."""
+    teacher = Teacher(generate=generate, num_levels=num_levels)
+    asked, logged = [], []
+    for number in range(tasks):
+        told = steps(number, num_levels)
+        del told["features"]
+        asked.append(teacher.ask())
+        logged.append(teacher.tell(**told))
+    return asked, logged
+
+
+def test_bug_some_125_tasks_taught_nothing_and_no_word(caplog):
+    """4,000 places, half of which must be filled, whatever the number of levels of a task."""
+    asked, logged = told_until_replay(16, 24)
+    assert [entry["levels_until_replay"] for entry in logged[:17]] == [16 * n for n in range(15, -1, -1)] + [
+        0
+    ]
+    assert not any(task.learn for task in asked[:16])
+    assert any(task.learn for task in asked[16:])
+    (line,) = caplog.messages
+    assert "plr-robust fills its level buffer first: 256 more levels, at least 16 tasks of 16" in line
+    assert "until then task.learn is False" in line
+
+
+@pytest.mark.parametrize(("num_levels", "capacity"), [(1, 32), (16, 512), (125, 4000), (5000, 5000)])
+def test_the_default_buffer_fits_the_number_of_levels(num_levels, capacity):
+    made = Teacher(generate=generate, num_levels=num_levels)._curriculum.replay
+    assert made is not None
+    assert made.config.capacity == capacity
+    assert made.config.min_fill == 0.5
+    named = Teacher(generate=generate, num_levels=num_levels, settings={"replay.capacity": 6000})
+    assert named._curriculum.replay is not None
+    assert named._curriculum.replay.config.capacity == 6000
+
+
+def test_a_method_that_learns_on_new_levels_is_not_said_to_wait(caplog):
+    teacher = make("plr")
+    teacher.ask()
+    (line,) = caplog.messages
+    assert "plr fills its level buffer first: 6 more levels, at least 2 tasks of 4" in line
+    assert "task.learn" not in line
+    caplog.clear()
+    make("dr").ask()
+    assert caplog.messages == []
 
 
 def test_methods_that_make_their_own_levels_are_not_offered():

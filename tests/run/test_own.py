@@ -220,6 +220,7 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     with pytest.raises(cenie.SettingsError, match="parts: the run was begun with score spread, got none"):
         cenie.load_run("whole", domain="corridor:domain")
     run = cenie.load_run("whole", parts, domain="corridor:domain")
+    assert list(run.buffer.scores) == ["spread"]
     assert run.config == whole.config == load_config(home / "whole/config.json", config.entry)
     assert digest(run.network) == digest(whole.state.student.network)
     assert [row["cycle"] for row in run.metrics] == list(range(1, len(run.metrics) + 1))

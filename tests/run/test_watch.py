@@ -5,12 +5,12 @@ import dataclasses
 from cenie.run.build import build
 from cenie.run.watch import PATIENCE, Watch, too_short
 from cenie.teach.config import ReplayConfig
-from cenie.teach.curriculum import Curriculum, Replay
+from cenie.teach.curriculum import Curriculum, Replay, ranked_by
 from cenie.teach.scores import SCORES
 from cenie.teach.source import RandomSource
 from tests.tiny import tiny
 
-REPLAY = Replay(ReplayConfig(), SCORES["pvl"])
+REPLAY = Replay(ReplayConfig(), ranked_by(SCORES["pvl"]))
 
 
 def said(watch, batches, **facts):
@@ -46,7 +46,7 @@ def test_equal_scores_now_and_then_are_no_reason_to_speak():
 
 
 def test_a_uniform_score_and_a_method_without_replay_are_left_alone():
-    uniform = Replay(ReplayConfig(), SCORES["uniform"])
+    uniform = Replay(ReplayConfig(), ranked_by(SCORES["uniform"]))
     assert said(Watch(uniform, ""), 20, unscored=0, equal_scores=True) == []
     assert said(Watch(None, ""), 20, unscored=4, equal_scores=True) == []
 

@@ -371,6 +371,7 @@ def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
             PriorityConfig(temperature=0.1),
             state,
             buffer=buffer,
+            shares=jnp.ones(1),
             replayed=jnp.asarray(replayed),
             slots=jnp.array([0, 1]),
             change=jnp.array(changes, jnp.float32),

@@ -11,7 +11,17 @@ from cenie.run.build import build, place
 from cenie.run.compiled import CompiledCycles
 from cenie.teach import teacher
 from cenie.teach.config import ReplayConfig
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Batch, Curriculum, Editing, Replay
+from cenie.teach.curriculum import (
+    EDIT,
+    NEW,
+    REPLAY,
+    Assignment,
+    Batch,
+    Curriculum,
+    Editing,
+    Replay,
+    ranked_by,
+)
 from cenie.teach.cycle import init
 from cenie.teach.played import Played, episode_outcomes
 from cenie.teach.scores import SCORES
@@ -108,7 +118,9 @@ LEVELS = 4
 
 def curriculum(score, editing=None, **replay) -> Curriculum:
     config = ReplayConfig(**{"capacity": LEVELS, **replay})
-    return Curriculum(RandomSource(lambda key: jnp.int32(0)), False, Replay(config, SCORES[score]), editing)
+    return Curriculum(
+        RandomSource(lambda key: jnp.int32(0)), False, Replay(config, ranked_by(SCORES[score])), editing
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -7,6 +7,7 @@ file only carries levels and rollouts to them and back. Levels are generated and
 import contextlib
 import dataclasses
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,13 +29,14 @@ from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Epoet, Poet
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Curriculum, TeacherState
+from cenie.teach.config import Epoet, Poet, ReplayConfig
+from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import apart
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
 from cenie.teach.methods import Teacher as TeacherSettings
 from cenie.teach.played import Points
-from cenie.teach.recipes import curriculum
+from cenie.teach.recipes import curriculum, named_columns
+from cenie.teach.scores import Score, ScoreInputs
 from cenie.teach.stored import stored_levels
 from cenie.types import Rollout
 
@@ -56,6 +58,15 @@ OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.s
 see, or what levels look like."""
 
 _KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
+
+CAPACITY_PER_LEVEL = 32
+"""Places of the level buffer for each level of a task, by default: with a `min_fill` of one half, 16 tasks of
+new levels come before the first that is replayed."""
+
+_LARGEST_CAPACITY = ReplayConfig().capacity
+"""That of the paper. The default is smaller for small tasks."""
+
+_log = logging.getLogger("cenie.teacher")
 
 _MIN_STEPS = 1024
 """Rows are filled up to this, so that most loops compile for one length only."""
@@ -95,6 +106,14 @@ class Teacher:
     methods that measure novelty need the number of `features` of a step, and look at no more than
     `points_per_level` steps of a level (evenly spaced, if there are more).
 
+    `scores` rank the levels in the place of the method's own score: by the names that they are to have, one
+    of ours by its name, a `cenie.Score`, or a function of `cenie.ScoreInputs`. `weights` say by these names
+    how much each ranking counts, all alike by default; novelty keeps its own weight (`alpha`).
+
+    A level buffer has room for 32 tasks, at most 4,000 levels, unless `replay.capacity` says otherwise.
+    Nothing is replayed before half of it (`replay.min_fill`) is filled; until then `tell` returns how many
+    levels are missing (`levels_until_replay`), and the logger `cenie.teacher` says so once.
+
     `ask` returns the same task until it was told about; everything depends on the seed and on what was
     told, so that a saved teacher goes on as if it had never stopped.
 
@@ -112,6 +131,8 @@ class Teacher:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         settings: Mapping[str, Any] | None = None,
+        scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None,
+        weights: Mapping[str, float] | None = None,
         features: int | None = None,
         points_per_level: int = 256,
         seed: int = 0,
@@ -127,12 +148,14 @@ class Teacher:
         seed = read.whole("seed", seed, 0, _LARGEST_SEED)
         gamma, gae_lambda = read.share("gamma", gamma), read.share("gae_lambda", gae_lambda)
         changes = read.changes("settings", settings)
+        columns = read.columns(scores, weights)
         if read.problems:
             raise SettingsError(read.problems)
         self._generate, self._edit = generate, edit
         self._codec = LevelCodec(generate(np.random.default_rng(seed)))
-        chosen = typed_settings.replace(METHODS[method].settings, changes)
-        self._curriculum = _curriculum(chosen, self._codec.size)
+        defaults = _defaults(METHODS[method].settings, changes, num_levels)
+        chosen = typed_settings.replace(METHODS[method].settings, defaults | changes)
+        self._curriculum = _with_columns(_curriculum(chosen, self._codec.size), columns, method)
         if self._curriculum.editing is not None and edit is None:
             raise ValueError(
                 f"the method {method} edits levels: give edit=..., a function (rng, level) -> level"
@@ -151,9 +174,13 @@ class Teacher:
         self._gamma, self._gae_lambda = gamma, gae_lambda
         self._state = teacher.init(self._curriculum, num_levels, jax.random.key(seed), self._points_shape)
         self._pending: tuple[Task, Assignment, TeacherState] | None = None
+        self._method, self._said_filling = method, False
         self._facts = {
             "method": method,
             "settings": typed_settings.to_data(chosen),
+            "scores": None
+            if columns is None
+            else [[column.name, column.score.name, column.weight] for column in columns],
             "num_levels": num_levels,
             "points_shape": list(self._points_shape),
             "gamma": gamma,
@@ -165,6 +192,7 @@ class Teacher:
     def ask(self) -> Task:
         """The levels to play next. They are also kept here: `tell` needs no levels."""
         if self._pending is None:
+            self._say_filling()
             with self._compiling("ask"):
                 assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
             kind = int(assignment.kind)
@@ -264,6 +292,8 @@ class Teacher:
                 )
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
+        if replay is not None:
+            log["levels_until_replay"] = self._missing()
         for message in self._watch.look(
             self._num_levels, log.get("unscored", 0), log.get("equal_scores", False)
         ):
@@ -319,6 +349,29 @@ class Teacher:
             return [self._edit(rng, level) for level in levels]
         return levels
 
+    def _missing(self) -> int:
+        """How many levels the buffer lacks before any is replayed."""
+        replay, state = self._curriculum.replay, self._state.replay
+        if replay is None or state is None:
+            return 0
+        return max(0, max(1, replay.config.levels_before_replay) - int(state.buffer.size))
+
+    def _say_filling(self) -> None:
+        if self._said_filling or not (missing := self._missing()):
+            return
+        self._said_filling = True
+        idle = "" if self._curriculum.learn_on_new else "; until then task.learn is False"
+        # A level of logging that is shown where nobody has set it up: silence was taken for a fault.
+        _log.warning(
+            "%s fills its level buffer first: %d more levels, at least %d tasks of %d, before any is "
+            "replayed%s (settings replay.capacity and replay.min_fill)",
+            self._method,
+            missing,
+            -(-missing // self._num_levels),
+            self._num_levels,
+            idle,
+        )
+
     def _compiling(self, what: str) -> contextlib.AbstractContextManager[object]:
         """Keep what is compiled inside, the first time that this is done."""
         if what in self._compiled:
@@ -358,6 +411,22 @@ def _curriculum(settings: TeacherSettings, size: int) -> Curriculum:
     One object for equal arguments: what is compiled for one teacher then serves all others like it.
     """
     return curriculum(_HostLevels(size), settings)
+
+
+def _defaults(settings: TeacherSettings, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
+    """Settings that depend on the size of a task, where nothing is said of them."""
+    if not isinstance(settings, ReplayTeacher) or {"replay", "replay.capacity"} & changes.keys():
+        return {}
+    return {"replay.capacity": max(num_levels, min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY))}
+
+
+def _with_columns(made: Curriculum, columns: tuple[Column, ...] | None, method: str) -> Curriculum:
+    """The curriculum with scores that were passed in the place of its own."""
+    if columns is None:
+        return made
+    if made.replay is None:
+        raise SettingsError([Problem("scores", f"are of no use to {method}, which replays no levels")])
+    return dataclasses.replace(made, replay=dataclasses.replace(made.replay, scores=columns))
 
 
 # Of the three steps of `tell` only the second is compiled for each length; the others hold all that is large.
@@ -431,14 +500,31 @@ class _Arguments:
             return {}
         return {path: new.item() if isinstance(new, np.generic) else new for path, new in value.items()}
 
+    def columns(self, scores: Any, weights: Any) -> tuple[Column, ...] | None:
+        """The scores as columns of the level buffer; None if none were passed."""
+        if scores is None:
+            if weights is not None:
+                self._wrong("weights", "need scores", weights)
+            return None
+        for name, value in (("scores", scores), ("weights", weights)):
+            if value is not None and not isinstance(value, Mapping):
+                self._wrong(name, "must be a dict by the names of scores", value)
+                return None
+        try:
+            return named_columns(scores, weights)
+        except SettingsError as error:
+            self.problems += error.problems
+            return None
+
     def _wrong(self, name: str, rule: str, value: Any) -> None:
         self.problems.append(Problem(name, f"{rule}, got {show(value)}"))
 
 
 def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) -> None:
-    for name in curriculum.replay.score.needs if curriculum.replay else ():
-        if given[name] is None:
-            raise ValueError(f"{name}: this teacher's score needs it")
+    for column in curriculum.replay.scores if curriculum.replay else ():
+        for name in column.score.needs:
+            if given[name] is None:
+                raise ValueError(f"{name}: this teacher's score needs it")
 
 
 _REMEDY = (

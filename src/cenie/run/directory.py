@@ -42,7 +42,8 @@ LEVEL_PLACE = ("cycle", "student", "index")
 LEVEL_COLUMNS = (
     "kind", "id", "parent", "generation", "regret", "novelty", "return", "solved", "episodes", "length",
 )  # fmt: skip
-"""The next ones, as far as a method has them; what the domain says of a level follows as `level/NAME`."""
+"""The next ones, as far as a method has them; scores under names of their own follow, and then what the
+domain says of a level as `level/NAME`."""
 
 KINDS = ("new", "replay", "edit")
 """What the levels of a cycle are, in the order of their numbers."""

@@ -140,7 +140,8 @@ class LevelTable:
         """
         names = [
             *(name for name in LEVEL_COLUMNS if name in columns),
-            *sorted(columns.keys() - LEVEL_COLUMNS),
+            # Scores under names of their own stand before what the domain says of its levels.
+            *sorted(columns.keys() - LEVEL_COLUMNS, key=lambda name: ("/" in name, name)),
         ]
         header = (",".join((*LEVEL_PLACE, *names)) + "\n").encode()
         self._check(header)

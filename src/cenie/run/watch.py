@@ -35,7 +35,7 @@ class Watch:
                 f"{self._unscored} of the {self._levels} levels played so far completed no episode: they "
                 f"have no score and cannot be replayed. {self._remedy}"
             )
-        tells_apart = self._replay.score.compute is not uniform
+        tells_apart = any(column.score.compute is not uniform for column in self._replay.scores)
         if self._equal_in_a_row >= PATIENCE and tells_apart and self._is_news("equal"):
             yield (
                 f"all levels of the last {PATIENCE} batches have the same score, so that it cannot tell them "

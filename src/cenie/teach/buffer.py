@@ -6,6 +6,7 @@ level that is offered begins as stale as there are levels behind it in its batch
 all began at 0, each newcomer would be the least likely level of all, and the next one would replace it.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +61,11 @@ class BufferState(eqx.Module):
     def column(self, name: str) -> Float[Array, " c"]:
         """The scores of one name."""
         return self.scores[:, self.columns.index(name)]
+
+    def with_column(self, name: str, values: Float[Array, " c"]) -> "BufferState":
+        """The same levels with other scores of one name."""
+        scores = self.scores.at[:, self.columns.index(name)].set(values)
+        return dataclasses.replace(self, scores=scores)
 
     @property
     def capacity(self) -> int:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cenie.teach.buffer import BufferState
+from cenie.teach.columns import NOVELTY, REGRET, name_problem, weight_problem
 from cenie.teach.config import Alpha, Constant, ReplayConfig
 from cenie.teach.novelty import Novelty
 from cenie.teach.scores import Score
@@ -19,20 +20,66 @@ from cenie.types import Level
 NEW, REPLAY, EDIT = 0, 1, 2
 """What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
 
-REGRET, NOVELTY = "regret", "novelty"
-"""The columns of the level buffer: the score of the levels, whichever it is, and novelty where it counts."""
+
+@dataclass(frozen=True)
+class Column:
+    """A score by which the stored levels are ranked.
+
+    `name` is what logs, tables and the page call it. `weight` is how much its ranking counts among those of
+    all scores; with 0 it is only recorded.
+
+    Raises:
+        ValueError: The name is taken or no name, or the weight is no number of at least 0.
+    """
+
+    name: str
+    score: Score
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        for what, problem in (("name", name_problem(self.name)), ("weight", weight_problem(self.weight))):
+            if problem is not None:
+                raise ValueError(f"the {what} of a score {problem}, got {getattr(self, what)!r}")
+
+
+def ranked_by(score: Score) -> tuple[Column, ...]:
+    """The one column of a method that ranks levels by one of our scores."""
+    return (Column(REGRET, score),)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A level buffer, the score by which its levels are ranked, and when they are played again.
+    """A level buffer, the scores by which its levels are ranked, and when they are played again.
 
-    `correction` is what a model that learns adds to the scores.
+    The first of the `scores` leads, where one number is needed of a level: it chooses `easy` and `hard`
+    parents, its changes move an adaptive weight of novelty, and to it is added what a `correction`, a model
+    that learns, says.
+
+    Raises:
+        ValueError: There is no score, two have one name, or none has a weight above 0.
     """
 
     config: ReplayConfig
-    score: Score
+    scores: tuple[Column, ...]
     correction: TracedCorrection | None = None
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.scores]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"replay needs scores of different names, got {names}")
+        if not sum(column.weight for column in self.scores) > 0:
+            raise ValueError(f"replay needs a score with a weight above 0: {', '.join(names)}")
+
+    @property
+    def leading(self) -> str:
+        """The name of the first score."""
+        return self.scores[0].name
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights of the scores, which sum to 1."""
+        total = sum(column.weight for column in self.scores)
+        return tuple(column.weight / total for column in self.scores)
 
 
 @dataclass(frozen=True)
@@ -58,10 +105,10 @@ class Curriculum:
     `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
     meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
     whether a level of which no episode was completed tells the source what it has returned so far; with
-    `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the score,
-    with the weight `alpha`. All `students` play in every cycle: the same levels, or, where `own_levels` says
-    so, each those of its own level buffer when levels are replayed. The first student is the one that is
-    evaluated.
+    `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the scores,
+    with the weight `alpha`; the scores share the rest. All `students` play in every cycle: the same levels,
+    or, where `own_levels` says so, each those of its own level buffer when levels are replayed. The first
+    student is the one that is evaluated.
     """
 
     source: Source
@@ -88,7 +135,10 @@ class Curriculum:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the scores that are stored of each level."""
-        return (REGRET,) if self.novelty is None else (REGRET, NOVELTY)
+        if self.replay is None:
+            return ()
+        scores = tuple(column.name for column in self.replay.scores)
+        return scores if self.novelty is None else (*scores, NOVELTY)
 
     @property
     def buffers(self) -> int:
@@ -103,8 +153,9 @@ class Curriculum:
         return jnp.asarray(learns(source) if callable(learns) else learns)
 
     def reads(self, part: str) -> bool:
-        """Whether the score needs this optional part of a rollout."""
-        return self.replay is not None and part in self.replay.score.needs
+        """Whether a score needs this optional part of a rollout."""
+        scores = () if self.replay is None else self.replay.scores
+        return any(part in column.score.needs for column in scores)
 
 
 class Batch(eqx.Module):

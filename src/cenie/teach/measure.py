@@ -5,7 +5,7 @@ in a compiled program each number that is taken out of an array is one more kern
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -50,11 +50,14 @@ def not_measured(shapes: Any) -> Metrics:
     }
 
 
-def batch_metrics(score: Float[Array, " n"], scored: Bool[Array, " n"]) -> Metrics:
+def batch_metrics(scores: Sequence[Float[Array, " n"]], scored: Bool[Array, " n"]) -> Metrics:
     """What a batch cannot be learned from: levels without a score, or with scores that say nothing."""
-    lowest = jnp.where(scored, score, jnp.inf).min()
-    highest = jnp.where(scored, score, -jnp.inf).max()
-    return {"unscored": jnp.sum(~scored), "equal_scores": (scored.sum() > 1) & (lowest == highest)}
+    equal = scored.sum() > 1
+    for score in scores:
+        lowest = jnp.where(scored, score, jnp.inf).min()
+        highest = jnp.where(scored, score, -jnp.inf).max()
+        equal &= lowest == highest
+    return {"unscored": jnp.sum(~scored), "equal_scores": equal}
 
 
 def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: PriorityConfig) -> Metrics:

@@ -6,10 +6,11 @@ The command line reads this table before anything heavy is loaded.
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from cenie.settings import Problem, setting, show
 from cenie.student.config import Memoryless, PPOConfig
+from cenie.teach.columns import problems_of_weighted
 from cenie.teach.config import (
     Alpha,
     Cenie,
@@ -65,6 +66,12 @@ class ReplayTeacher:
     score: ScoreName = setting(
         "pvl", help="What a play of a level is worth (docs/methods/scores.md).", source="paper"
     )
+    scores: tuple[str, ...] = setting(
+        (),
+        help="Several scores in the place of that one, each with the weight of its ranking, as in "
+        "maxmc:0.5,learnability:0.5 (docs/own-score-and-novelty.md). The first one leads.",
+        source="ours; the paper has one",
+    )
     replay: ReplayConfig = setting(factory=ReplayConfig)
     edit: EditConfig | None = setting(
         None, help="Whether replayed levels are edited, and how; null: they are not.", source="the method"
@@ -82,6 +89,8 @@ class ReplayTeacher:
     )
 
     def check(self) -> Iterator[Problem]:
+        for problem in problems_of_weighted(self.scores, get_args(ScoreName)):
+            yield Problem("scores", problem)
         if self.edit is not None and self.edit.children > 1 and self.novelty is None:
             yield Problem("edit.children", "must be 1 without novelty, by which the best child is chosen")
 

@@ -26,8 +26,8 @@ def probabilities(
 ) -> Float[Array, " c"]:
     """P = (1 - c) sum_j mix_j P_j + c P_C: CENIE Eq. 5 with the staleness of PLR around it.
 
-    `mix` sums to 1; for CENIE it is (1 - alpha, alpha) over (regret, novelty). `ids` grow with the
-    order of insertion.
+    `mix` sums to 1; for CENIE it is (1 - alpha, alpha) over (regret, novelty). Of several scores each has its
+    share of the 1 - alpha. `ids` grow with the order of insertion.
     """
     columns = score_probabilities(scores, ids, mask, config)
     return with_staleness(mixed(columns, mix), staleness, mask, config)

@@ -1,19 +1,20 @@
 """From settings to a teacher: each family of methods is a function that builds a `Curriculum`."""
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cenie.envs.base import Design, Environment, TaskSpace
-from cenie.settings import Problem, SettingsError
+from cenie.settings import Problem, SettingsError, show
 from cenie.student.encoders import parts_of
 from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
+from cenie.teach.columns import name_problem, parse_weighted, weight_problem
 from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
-from cenie.teach.curriculum import Curriculum, Editing, Replay
+from cenie.teach.curriculum import Column, Curriculum, Editing, Replay, ranked_by
 from cenie.teach.designer import DesignerSource
 from cenie.teach.diplr import DiplrNovelty
 from cenie.teach.epoet import EpoetNovelty, first_returns
@@ -29,7 +30,7 @@ from cenie.teach.methods import (
 from cenie.teach.novelty import Novelty
 from cenie.teach.poet import PoetNovelty
 from cenie.teach.population import PoetSource
-from cenie.teach.scores import SCORES
+from cenie.teach.scores import SCORES, Score
 from cenie.teach.sfl import SflSource
 from cenie.teach.source import RandomSource
 from cenie.teach.traced import TracedCorrection
@@ -101,11 +102,57 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
     return Curriculum(
         source=source,
         learn_on_new=settings.learn_on_new,
-        replay=Replay(settings.replay, SCORES[settings.score], _correction(domain, settings.correction)),
+        replay=Replay(settings.replay, _columns(settings), _correction(domain, settings.correction)),
         editing=editing,
         novelty=None if settings.novelty is None else _novelty(domain, settings, settings.novelty),
         alpha=settings.alpha,
     )
+
+
+def _columns(settings: ReplayTeacher) -> tuple[Column, ...]:
+    """The scores that the settings name: one, which is called regret, or several under their own names."""
+    if not settings.scores:
+        return ranked_by(SCORES[settings.score])
+    weights = dict(map(parse_weighted, settings.scores))
+    return named_columns({name: name for name in weights}, weights)
+
+
+def named_columns(scores: Mapping[str, Any], weights: Mapping[str, Any] | None = None) -> tuple[Column, ...]:
+    """The columns of scores that were passed by their names; the first one leads (see `Replay`).
+
+    Args:
+        scores: One of our scores by its name, a `Score`, or a function from `ScoreInputs` to a number [n] for
+            each level; by the names that their columns are to have.
+        weights: How much each ranking counts, by the same names; all alike by default.
+
+    Raises:
+        SettingsError: With every problem, below `scores` and `weights`.
+    """
+    given = dict.fromkeys(scores, 1.0) if weights is None else weights
+    problems = [Problem(f"weights.{name}", "is no name of a score") for name in given if name not in scores]
+    problems += [Problem(f"weights.{name}", "is missing") for name in scores if name not in given]
+    if not scores:
+        problems.append(Problem("scores", "needs at least one score"))
+    columns = []
+    for name, score in scores.items():
+        known = SCORES.get(score) if isinstance(score, str) else score
+        weight = given.get(name, 0.0)
+        problem, weight_is = name_problem(name), weight_problem(weight)
+        if problem is not None:
+            problems.append(Problem(f"scores.{name}", problem))
+        elif not isinstance(known, Score) and not callable(known):
+            kinds = f"one of {', '.join(SCORES)}, a cenie.Score or a function"
+            problems.append(Problem(f"scores.{name}", f"must be {kinds}, got {show(score)}"))
+        elif weight_is is not None:
+            problems.append(Problem(f"weights.{name}", f"{weight_is}, got {show(weight)}"))
+        else:
+            own = known if isinstance(known, Score) else Score(name, known)
+            columns.append(Column(name, own, float(weight)))
+    if not problems and not sum(column.weight for column in columns) > 0:
+        problems.append(Problem("weights", "one must be above 0"))
+    if problems:
+        raise SettingsError(problems)
+    return tuple(columns)
 
 
 def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: Mesh | None) -> Curriculum:
@@ -120,7 +167,7 @@ def _designer_curriculum(domain: LevelFactory, settings: DesignerTeacher, mesh: 
             mesh=mesh,
         ),
         learn_on_new=replay is None,
-        replay=None if replay is None else Replay(replay, SCORES[settings.score]),
+        replay=None if replay is None else Replay(replay, ranked_by(SCORES[settings.score])),
         students=students,
         own_levels=replay is not None and students > 1,
         unfinished=settings.unfinished,

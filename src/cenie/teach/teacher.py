@@ -22,10 +22,10 @@ from cenie.teach.curriculum import (
     EDIT,
     NEW,
     NOVELTY,
-    REGRET,
     REPLAY,
     Assignment,
     Batch,
+    Column,
     Curriculum,
     Editing,
     Replay,
@@ -131,7 +131,7 @@ def ask(
     if editing is not None:
         branches.append(
             lambda: (
-                [_edited(editing, replay_state, key) for replay_state, key in zip(state.replays, keys)],
+                [_edited(editing, replay, each, key) for each, key in zip(state.replays, keys)],
                 no_proposal,
                 ages,
             )
@@ -220,13 +220,13 @@ class Known(eqx.Module):
 
 
 class Verdict(eqx.Module):
-    """What a rollout says of its levels: their score, and what may be believed and remembered.
+    """What a rollout says of its levels: their scores by name, and what may be believed and remembered.
 
-    `first_score` is that of the first completed episodes, where it decides about the entry.
+    `first_scores` are those of the first completed episodes, where these decide about the entry.
     """
 
-    score: Float[Array, " n"]
-    first_score: Float[Array, " n"] | None
+    scores: dict[str, Float[Array, " n"]]
+    first_scores: dict[str, Float[Array, " n"]] | None
     outcomes: Outcomes
     max_return: Float[Array, " n"]
 
@@ -275,20 +275,31 @@ def judge(
     replay = curriculum.replay
     assert replay is not None
 
-    def score(inputs: ScoreInputs) -> Float[Array, " n"]:
-        plain = replay.score.compute(inputs)
-        if replay.correction is None or correction is None:
-            return plain
-        return plain + replay.correction.score(correction, inputs, mesh)
+    def scored(inputs: ScoreInputs) -> dict[str, Float[Array, " n"]]:
+        found = {column.name: _computed(column, inputs) for column in replay.scores}
+        if replay.correction is not None and correction is not None:
+            found[replay.leading] += replay.correction.score(correction, inputs, mesh)
+        return found
 
     verdicts = []
     for student, (rollout, advantages) in enumerate(rollouts):
         inputs = _score_inputs(replay, known, student, rollout, advantages)
-        first_score = None
+        first_scores = None
         if replay.config.repeated == "last":
-            first_score = score(dataclasses.replace(inputs, episodes="first"))
-        verdicts.append(Verdict(score(inputs), first_score, inputs.outcomes, inputs.max_return))
+            first_scores = scored(dataclasses.replace(inputs, episodes="first"))
+        verdicts.append(Verdict(scored(inputs), first_scores, inputs.outcomes, inputs.max_return))
     return tuple(verdicts)
+
+
+def _computed(column: Column, inputs: ScoreInputs) -> Float[Array, " n"]:
+    """The score of each level. Raises `ValueError` if a function of one's own gives anything else."""
+    found, expected = column.score.compute(inputs), inputs.max_return.shape
+    if jnp.shape(found) != expected:
+        raise ValueError(
+            f"the score {column.name} must give one number for each of the {expected[0]} levels, "
+            f"got an array {list(jnp.shape(found))}"
+        )
+    return jnp.asarray(found, jnp.float32)
 
 
 def _score_inputs(
@@ -341,7 +352,7 @@ def absorb(
         )
         replays.append(ReplayState(buffer, jnp.where(replayed, batch.slots, replay_state.replayed)))
         slots.append(stored_in)
-        scored = measure.batch_metrics(verdict.score, verdict.outcomes.completed)
+        scored = measure.batch_metrics([*verdict.scores.values()], verdict.outcomes.completed)
         metrics |= _numbered(number, stored | scored)
     edit_due = jnp.zeros((), bool)
     if curriculum.editing is not None:
@@ -362,11 +373,14 @@ def absorb(
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
-    """The present weights of the columns of the buffer when levels are sampled."""
+    """The present weights of the columns of the buffer when levels are sampled: alpha that of novelty, and of
+    the rest each score its share."""
+    assert curriculum.replay is not None
+    shares = jnp.asarray(curriculum.replay.shares, jnp.float32)
     if state.weight is None:
-        return jnp.ones(1)
+        return shares
     alpha = weight.alpha(curriculum.alpha, state.weight)
-    return jnp.stack([1.0 - alpha, alpha])
+    return jnp.concatenate([(1.0 - alpha) * shares, alpha[None]])
 
 
 def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: Editing) -> Int[Array, " n"]:
@@ -398,10 +412,10 @@ def _sample(
     return Batch(levels, slots, buffer.parents[slots], buffer.generations[slots]), buffer
 
 
-def _edited(editing: Editing, replay_state: ReplayState, key: PRNGKeyArray) -> Batch:
+def _edited(editing: Editing, replay: Replay, replay_state: ReplayState, key: PRNGKeyArray) -> Batch:
     # The stored score: an unfinished play left it as it was, several plays of a level share one.
     replayed, buffer = replay_state.replayed, replay_state.buffer
-    slots = select_parents(replayed, buffer.column(REGRET)[replayed], editing)
+    slots = select_parents(replayed, buffer.column(replay.leading)[replayed], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
     parents: Level = buffers.levels_at(buffer, slots)
     return Batch(
@@ -420,7 +434,8 @@ def _lineage(batch: Batch, ids: Int[Array, " n"] | None) -> Columns:
 
 def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
     """The scores of each level as they were when it was played, NaN where there is none."""
-    columns = {REGRET: jnp.where(verdict.outcomes.completed, verdict.score, jnp.nan)}
+    completed = verdict.outcomes.completed
+    columns = {name: jnp.where(completed, score, jnp.nan) for name, score in verdict.scores.items()}
     novelty = known.novelty_scores
     if novelty is not None:
         # Novelty is that of the first student's experience.
@@ -459,12 +474,12 @@ def _plays(
         best = most_novel(jnp.where(valid, novelty_scores, -jnp.inf), editing.children)
         valid &= best | (assignment.kind != EDIT)
 
-    def columns(score: Float[Array, " n"]) -> Float[Array, "n s"]:
-        values = {REGRET: score, NOVELTY: novelty_scores}
+    def columns(scores: dict[str, Float[Array, " n"]]) -> Float[Array, "n s"]:
+        values = {**scores, NOVELTY: novelty_scores}
         return jnp.stack([values[name] for name in curriculum.columns], axis=1)
 
-    first_scores = None if verdict.first_score is None else columns(verdict.first_score)
-    return Plays(columns(verdict.score), valid, memory, first_scores)
+    first_scores = None if verdict.first_scores is None else columns(verdict.first_scores)
+    return Plays(columns(verdict.scores), valid, memory, first_scores)
 
 
 def _store(
@@ -526,12 +541,13 @@ def _novelty_learned(
     assert weights is not None
     buffer, replayed = before.replays[0].buffer, assignment.kind == REPLAY
     sampled = assignment.batches[0].slots
-    change = jnp.abs(verdict.score - buffer.column(REGRET)[sampled])
+    change = jnp.abs(verdict.scores[replay.leading] - buffer.column(replay.leading)[sampled])
     weights = weight.adapt(
         curriculum.alpha,
         replay.config.priority,
         weights,
         buffer=buffer,
+        shares=jnp.asarray(replay.shares, jnp.float32),
         replayed=replayed,
         slots=sampled,
         change=jnp.where(verdict.outcomes.completed & replayed, change, 0.0),
@@ -546,9 +562,7 @@ def _novelty_learned(
     outdated = updated.column(NOVELTY)
     rescored = novelty.rescore(learned, updated, mesh=mesh)
     if rescored is not None:
-        column = updated.columns.index(NOVELTY)
-        scores = updated.scores.at[:, column].set(jnp.where(updated.mask, rescored, 0.0))
-        updated = dataclasses.replace(updated, scores=scores)
+        updated = updated.with_column(NOVELTY, jnp.where(updated.mask, rescored, 0.0))
     first = ReplayState(updated, after.replays[0].replayed)
     after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
     return after, {
@@ -577,13 +591,12 @@ def _correction_learned(
         after.correction,
         _score_inputs(replay, known, 0, played.rollout, played.advantages),
         slots=slots,
-        scores=first.buffer.column(REGRET),
+        scores=first.buffer.column(replay.leading),
         ids=first.buffer.ids,
         replayed=assignment.kind == REPLAY,
         mesh=mesh,
     )
-    column = first.buffer.columns.index(REGRET)
-    buffer = dataclasses.replace(first.buffer, scores=first.buffer.scores.at[:, column].set(scores))
+    buffer = first.buffer.with_column(replay.leading, scores)
     replays = (dataclasses.replace(first, buffer=buffer), *after.replays[1:])
     return dataclasses.replace(after, replays=replays, correction=correction), metrics
 
@@ -594,10 +607,9 @@ def _other(key: PRNGKeyArray) -> PRNGKeyArray:
 
 
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:
-    """How novelty ranks the stored levels beside their regret, the time since they were played, and the
-    novelty that they had before the last batch was learned from."""
-    others = {
-        "regret": buffer.column(REGRET),
+    """How novelty ranks the stored levels beside each of their scores, the time since they were played, and
+    the novelty that they had before the last batch was learned from."""
+    others = {name: buffer.column(name) for name in buffer.columns if name != NOVELTY} | {
         "age": buffer.staleness.astype(jnp.float32),
         "outdated": outdated,
     }

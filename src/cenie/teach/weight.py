@@ -1,4 +1,4 @@
-"""How much novelty counts beside regret when levels are sampled (alpha of CENIE Eq. 5)."""
+"""How much novelty counts beside the scores when levels are sampled (alpha of CENIE Eq. 5)."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 from cenie.teach import priority
 from cenie.teach.buffer import BufferState
 from cenie.teach.config import Adaptive, Alpha, Constant, Linear, PriorityConfig
-from cenie.teach.curriculum import NOVELTY, REGRET, WeightState
+from cenie.teach.curriculum import NOVELTY, WeightState
 
 _RANGE = (0.05, 0.95)
 """The adaptive weight stays inside, so that it can always learn that the other ranking is better."""
@@ -37,6 +37,7 @@ def adapt(
     state: WeightState,
     *,
     buffer: BufferState,
+    shares: Float[Array, " k"],
     replayed: Bool[Array, ""],
     slots: Int[Array, " n"],
     change: Float[Array, " n"],
@@ -45,20 +46,21 @@ def adapt(
 
     Each ranking gets the change of the replayed levels, weighted by how much likelier it alone would have
     sampled them than the mixture did (as if it had chosen the batch itself), and the log-odds move by the
-    normalised difference. `buffer` is the one from which the batch was sampled.
+    normalised difference. `buffer` is the one from which the batch was sampled, and `shares` are those of its
+    scores in their common ranking.
     """
     replays = state.replays + replayed
     if not isinstance(config, Adaptive):
         return WeightState(replays, state.log_odds)
-    scores = jnp.stack([buffer.column(name) for name in (REGRET, NOVELTY)], axis=1)
-    by_regret, by_novelty = (
-        column[slots] for column in priority.score_probabilities(scores, buffer.ids, buffer.mask, priorities)
-    )
+    columns = priority.score_probabilities(buffer.scores, buffer.ids, buffer.mask, priorities)
+    by_name = {name: column[slots] for name, column in zip(buffer.columns, columns, strict=True)}
+    by_novelty = by_name.pop(NOVELTY)
+    by_scores = priority.mixed([*by_name.values()], shares)
     weight = jax.nn.sigmoid(state.log_odds)
-    mixture = jnp.maximum(weight * by_novelty + (1.0 - weight) * by_regret, jnp.finfo(jnp.float32).tiny)
-    novelty_gain, regret_gain = (jnp.sum(change * part / mixture) for part in (by_novelty, by_regret))
-    total = novelty_gain + regret_gain
-    moved = state.log_odds + config.rate * (novelty_gain - regret_gain) / jnp.where(total > 0, total, 1.0)
+    mixture = jnp.maximum(weight * by_novelty + (1.0 - weight) * by_scores, jnp.finfo(jnp.float32).tiny)
+    novelty_gain, score_gain = (jnp.sum(change * part / mixture) for part in (by_novelty, by_scores))
+    total = novelty_gain + score_gain
+    moved = state.log_odds + config.rate * (novelty_gain - score_gain) / jnp.where(total > 0, total, 1.0)
     low, high = (jnp.log(edge / (1.0 - edge)) for edge in _RANGE)
     log_odds = jnp.where(replayed & jnp.isfinite(moved), jnp.clip(moved, low, high), state.log_odds)
     return WeightState(replays, log_odds)

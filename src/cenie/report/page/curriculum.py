@@ -10,12 +10,12 @@ from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import LoggedRun
 from cenie.run.directory import RunDirectoryError
 from cenie.run.records import Snapshot
+from cenie.teach.columns import NOVELTY, REGRET, score_columns
 
 MOST_FRAMES = 24
 """Moments of training that are shown, spread over all of it."""
 REPLAYED = 12
 """Levels that are likeliest to be replayed, at each moment: all of them are kept."""
-_SCORES = ("regret", "novelty")
 _OUTCOMES = ("solved", "return", "length")
 _NOT_SHOWN = ("clock", "last_played", "parent")
 _TITLES = {
@@ -131,10 +131,9 @@ def _chosen(columns: Mapping[str, np.ndarray], most: int) -> np.ndarray:
     if count <= most:
         return np.arange(count)
     first = [np.argsort(-columns["probability"], kind="stable")[:REPLAYED]]
-    for name in _SCORES:
-        if name in columns:
-            order = np.argsort(np.nan_to_num(columns[name]), kind="stable")
-            first += [order[:3], order[-3:]]
+    for name in score_columns(columns):
+        order = np.argsort(np.nan_to_num(columns[name]), kind="stable")
+        first += [order[:3], order[-3:]]
     # Bits of a multiple of an odd number look like drawn ones, and are the same at every moment.
     lot = np.argsort((columns["id"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20))
     ranked = dict.fromkeys(np.concatenate([*first, lot]).tolist())
@@ -180,7 +179,8 @@ def _played_frames(
         columns = {
             name: values[shown]
             for name, values in played.items()
-            if name in (*_SCORES, *_OUTCOMES, "cycle", "generation") or name.startswith("level/")
+            if name in (*score_columns(played), *_OUTCOMES, "cycle", "generation")
+            or name.startswith("level/")
         }
         # Levels that are not stored have no ids; their place in the table tells them apart here.
         columns |= {"id": shown, "parent": np.full(len(shown), -1)}
@@ -259,14 +259,16 @@ def _varies(columns: Iterable[np.ndarray | None]) -> bool:
 
 
 def _axes(names: list[str]) -> tuple[str, str, str]:
-    """Regret against novelty, or against what else there is; coloured by generation, or by how hard it is."""
+    """Regret, or another score, against novelty, or against what else there is; coloured by generation, or by
+    how hard it is."""
     described = [name for name in names if name.startswith("level/")]
 
     def first(wanted: Iterable[str]) -> str:
         return next((name for name in wanted if name in names), names[0] if names else "")
 
-    y = first(["regret", "return", "solved", "length"])
-    x = first([name for name in ("novelty", "return", *described, "length", "id") if name != y])
+    scores = [name for name in score_columns(names) if name != NOVELTY]
+    y = first([REGRET, *scores, "return", "solved", "length"])
+    x = first([name for name in (NOVELTY, *scores, "return", *described, "length", "id") if name != y])
     colour = first(
         [name for name in ("generation", "id", "cycle", "solved", *described) if name not in (x, y)]
     )

@@ -581,7 +581,7 @@
       if (lines.length) parts.push(make("h3", {}, title), make("ul", {}, ...lines.map((line) => make("li", {}, line))));
     }
     parts.push(make("h3", {}, "How to read this"), make("ul", {},
-      make("li", {}, "Regret is whatever score the method ranks levels by; novelty is that of the method, if it has any. Both are those of the last time that the level was played."),
+      make("li", {}, "Regret is whatever score the method ranks levels by, unless that score has a name of its own; novelty is that of the method, if it has any. All are those of the last time that the level was played."),
       make("li", {}, "Scores on held-out levels lie between 0 (bad) and 1 (good): solved rates, or returns on the scale of the suite."),
       make("li", {}, "Episodes are samples: the same student may fail where it succeeded before.")));
     fill(byId("note-list"), ...parts);

@@ -23,6 +23,7 @@ from cenie.report.runs import LoggedRun
 from cenie.report.scenes import Scene
 from cenie.run.config import load_config
 from cenie.run.opened import Run
+from cenie.teach.columns import score_columns
 
 PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
@@ -215,10 +216,9 @@ def notable(curriculum: Curriculum, most: int) -> list[int]:
     frame = curriculum.frames[-1]
     columns = {name: values[frame.rows] for name, values in frame.columns.items()}
     orders = [np.argsort(-columns["probability"], kind="stable")]
-    for name in ("novelty", "regret"):
-        if name in columns:
-            order = np.argsort(np.nan_to_num(columns[name]), kind="stable")
-            orders += [order[::-1], order]
+    for name in sorted(score_columns(columns)):
+        order = np.argsort(np.nan_to_num(columns[name]), kind="stable")
+        orders += [order[::-1], order]
     return list(dict.fromkeys(_in_turns(orders, frame.ids)))[:most]
 
 
