@@ -14,7 +14,7 @@ from tests.pages import DOCS, blocks, file_name, write_files
 
 EXPECTED = {
     "own-environment.md": ("nothing to complain about", "generators: random", "after 6 updates"),
-    "own-score-and-novelty.md": ("after 4 updates", "after 6 updates"),
+    "own-score-and-novelty.md": ("after 4 updates", "['pvl', 'surprise']", "after 6 updates"),
     "own-method.md": ("after 4 updates",),
 }
 """What is printed, among other things."""

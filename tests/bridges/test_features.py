@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cenie import state_action_features
+from tests.tensors import Tensor
 from tests.unchecked import unchecked
 
 PLAIN = unchecked("cenie.bridges.features")
@@ -44,3 +45,9 @@ def test_continuous_actions_stay_as_they_are():
 def test_wrong_actions_are_named(actions, num_actions, message):
     with pytest.raises(ValueError, match=message):
         PLAIN.state_action_features(STATES, actions, num_actions)
+
+
+def test_tensors_are_read_as_they_are():
+    states, actions = np.ones((2, 3), np.float32), np.array([0, 1])
+    found = state_action_features(Tensor(states, grad=True), Tensor(actions, device="cuda:0"), 2)
+    np.testing.assert_array_equal(found, state_action_features(states, actions, 2))

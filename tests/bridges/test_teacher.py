@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from cenie.bridges.teacher import OFFERED
 from cenie.settings import SettingsError
 from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
+from tests.tensors import Tensor
 from tests.unchecked import unchecked
 
 PLAIN = unchecked("cenie.bridges.teacher")
@@ -201,6 +203,22 @@ def test_rows_of_different_lengths_are_rows_padded_at_the_end():
 
 def turned(told):
     return {name: np.swapaxes(array, 0, 1) for name, array in told.items()}
+
+
+def test_bug_tensors_that_need_a_gradient_or_are_bfloat16_could_not_be_told():
+    """The values of a critic in PyTorch need one; the same was tried with it (2.13)."""
+    told = {name: np.float16(part) if part.dtype == float else part for name, part in steps(0).items()}
+    told |= {name: jnp.asarray(told[name], jnp.bfloat16) for name in ("reward", "features")}
+    flags = ("terminated", "truncated", "solved")
+    as_numpy = {name: np.asarray(part, bool if name in flags else np.float32) for name, part in told.items()}
+    elsewhere = {name: Tensor(part, grad=True, device="cuda:0") for name, part in told.items()}
+    in_rows = {name: [Tensor(row, grad=True) for row in part] for name, part in told.items()}
+    logs = []
+    for given in (as_numpy, elsewhere, in_rows):
+        teacher = make("plr-cenie")
+        teacher.ask()
+        logs.append(teacher.tell(**given))
+    np.testing.assert_equal(logs[1:], logs[:1] * 2)
 
 
 @pytest.mark.parametrize("method", ["plr-robust", "plr-cenie"])
@@ -661,7 +679,7 @@ def test_bug_some_125_tasks_taught_nothing_and_no_word(caplog):
     assert not any(task.learn for task in asked[:16])
     assert any(task.learn for task in asked[16:])
     (line,) = caplog.messages
-    assert "plr-robust fills its level buffer first: 256 more levels, at least 16 tasks of 16" in line
+    assert "plr-robust fills its level buffer first: 256 more levels, 16 in a task, before" in line
     assert "until then task.learn is False" in line
 
 
@@ -680,7 +698,7 @@ def test_a_method_that_learns_on_new_levels_is_not_said_to_wait(caplog):
     teacher = make("plr")
     teacher.ask()
     (line,) = caplog.messages
-    assert "plr fills its level buffer first: 6 more levels, at least 2 tasks of 4" in line
+    assert "plr fills its level buffer first: 6 more levels, 4 in a task, before" in line
     assert "task.learn" not in line
     caplog.clear()
     make("dr").ask()

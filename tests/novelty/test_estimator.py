@@ -17,6 +17,7 @@ import cenie.novelty
 from cenie.novelty import estimator as estimator_module
 from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.estimator import Coverage, FitError, NotFittedError
+from tests.tensors import Tensor
 
 D = 3
 SMALL = {"components": (2, 4), "window": 4}
@@ -133,37 +134,6 @@ def test_other_arrays_of_floats_are_welcome() -> None:
     for same in (points.tolist(), jnp.asarray(points), np.asfortranarray(points)):
         assert estimator.novelty(same) == expected
     assert np.isfinite(estimator.novelty(jnp.asarray(points, jnp.bfloat16)))
-
-
-class Tensor:
-    """Behaves as PyTorch's do: NumPy gets none that needs a gradient, is elsewhere or is bfloat16."""
-
-    def __init__(self, values: Any, *, grad: bool = False, device: str = "cpu"):
-        self.values, self.grad, self.device = np.asarray(values), grad, device
-
-    def detach(self) -> "Tensor":
-        return Tensor(self.values, device=self.device)
-
-    def cpu(self) -> "Tensor":
-        return Tensor(self.values, grad=self.grad)
-
-    def float(self) -> "Tensor":
-        return Tensor(self.values.astype(np.float32), grad=self.grad, device=self.device)
-
-    def is_floating_point(self) -> bool:
-        return bool(jnp.issubdtype(self.values.dtype, jnp.floating))
-
-    def numpy(self) -> np.ndarray:
-        if self.grad:
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
-        if self.device != "cpu":
-            raise TypeError("can't convert cuda:0 device type tensor to numpy.")
-        if self.values.dtype == jnp.bfloat16:
-            raise TypeError("Got unsupported ScalarType BFloat16")
-        return self.values
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.numpy()
 
 
 @pytest.mark.parametrize("how", [{"grad": True}, {"device": "cuda:0"}, {}])

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from cenie.novelty.tensors import from_tensor
+
 
 def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:
     """What `Teacher.tell` and `Coverage` call features: float32 [..., d + a], the state and then the action.
@@ -11,9 +13,9 @@ def state_action_features(states: Any, actions: Any, num_actions: int | None = N
     `states` are [..., d], with any axes before the last. Discrete `actions` are whole numbers [...] below
     `num_actions` and become a 1 in one of that many columns: an index would say that action 3 is further
     from 0 than 1 is, and would outweigh everything else in a distance. Without `num_actions` the actions
-    are numbers [..., a] and are taken as they are.
+    are numbers [..., a] and are taken as they are. Tensors of PyTorch are read as they are.
     """
-    states, actions = np.asarray(states), np.asarray(actions)
+    states, actions = np.asarray(from_tensor(states)), np.asarray(from_tensor(actions))
     for name, array in (("states", states), ("actions", actions)):
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name}: expected numbers, got {array.dtype}{list(array.shape)}")

@@ -18,11 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
 from cenie.compilation import kept_programs
 from cenie.envs.base import Design
+from cenie.novelty.tensors import from_tensor
 from cenie.run import checkpoint
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
@@ -40,8 +42,9 @@ from cenie.teach.scores import Score, ScoreInputs
 from cenie.teach.stored import stored_levels
 from cenie.types import Rollout
 
-PerStep = np.ndarray | Sequence[Any]
-"""A number for each step of each level: an array of two axes, or a list of rows of any lengths."""
+PerStep = ArrayLike | Sequence[Any]
+"""A number for each step of each level: an array of two axes, or a list of rows of any lengths. Tensors
+of PyTorch are arrays here."""
 
 Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
@@ -217,7 +220,7 @@ class Teacher:
         final_value: PerStep | None = None,
         advantage: PerStep | None = None,
         entropy: PerStep | None = None,
-        features: np.ndarray | Sequence[Any] | None = None,
+        features: PerStep | None = None,
         layout: Layout | None = None,
     ) -> dict[str, int | float]:
         """Take in the steps made on the levels of the last task, in their order; returns what to log.
@@ -225,7 +228,7 @@ class Teacher:
         Everything is an array [level, step], or a list with a row for each level, of any lengths. Arrays
         [step, level], as vector environments and PyTorch buffers have them, need `layout="time-first"`; the
         default is "levels-first", which must be said only if there are as many steps as levels and an array
-        could be either.
+        could be either. Tensors of PyTorch are read as they are, with or without a gradient, on any device.
 
         Each row is one level: any number of episodes one after another, all of that level. `terminated` or
         `truncated` is true at the last step of an episode; steps after the last of these are ignored, so that
@@ -363,11 +366,10 @@ class Teacher:
         idle = "" if self._curriculum.learn_on_new else "; until then task.learn is False"
         # A level of logging that is shown where nobody has set it up: silence was taken for a fault.
         _log.warning(
-            "%s fills its level buffer first: %d more levels, at least %d tasks of %d, before any is "
-            "replayed%s (settings replay.capacity and replay.min_fill)",
+            "%s fills its level buffer first: %d more levels, %d in a task, before any is replayed%s "
+            "(settings replay.capacity and replay.min_fill)",
             self._method,
             missing,
-            -(-missing // self._num_levels),
             self._num_levels,
             idle,
         )
@@ -573,9 +575,12 @@ def _array(name: str, values: Any) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name}: masks are not read; give a list of rows of different lengths")
     try:
-        return np.asarray(values)
-    except Exception as error:  # Tensors on an accelerator, ragged lists: each library has its own.
+        array = np.asarray(from_tensor(values))
+    except Exception as error:  # Ragged lists, tensors without data: each library has its own.
         raise ValueError(f"{name}: cannot be read as an array ({error})") from error
+    # bfloat16 is no number to NumPy.
+    is_foreign_float = array.dtype.kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)
+    return array.astype(np.float32) if is_foreign_float else array
 
 
 def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.ndarray]]:

@@ -24,6 +24,7 @@ from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, plain_value, read_coverage
 from cenie.novelty.covariance import SHAPES
 from cenie.novelty.mixture import Mixture
+from cenie.novelty.tensors import from_tensor
 from cenie.settings import Problem, SettingsError, show
 
 _FORMAT = "cenie coverage 2"
@@ -383,7 +384,7 @@ class Coverage:
                 "that count, e.g. np.ma.compress_rows(points)"
             )
         try:
-            array = np.asarray(_from_tensor(points))
+            array = np.asarray(from_tensor(points))
         except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises the last one
             raise ValueError(f"expected an array [points, dimensions]: {error}") from error
         # JAX knows more kinds of floats than NumPy.
@@ -501,17 +502,6 @@ def _not_finite(config: CoverageConfig, points: np.ndarray, total: int) -> str:
         f"{np.abs(points).max():.3g}, which differ by up to {span:.3g}, and reg={config.reg:g}: bring the "
         "features to a scale of 1, or raise reg" + (" or max_points" if len(points) < total else "")
     )
-
-
-def _from_tensor(points: Any) -> Any:
-    """A tensor of PyTorch as NumPy can have it: without its gradient, on the host, in a known kind of float.
-
-    Anything else as it is.
-    """
-    if not hasattr(points, "detach"):
-        return points
-    tensor = points.detach().cpu()
-    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
 
 
 def _fit_length(count: int, most: int | None) -> int:

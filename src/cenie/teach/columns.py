@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 REGRET, NOVELTY = "regret", "novelty"
 """The column of the score that a method's settings name, whichever that is; and the column of novelty."""
@@ -26,7 +27,7 @@ def score_columns(names: Iterable[str]) -> list[str]:
     return [name for name in names if _NAME.fullmatch(name) and name not in _TAKEN]
 
 
-def name_problem(name: object) -> str | None:
+def name_problem(name: Any) -> str | None:
     """Why this cannot be the name of a score in logs and tables; None if it can be."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "must begin with a letter and consist of at most 64 letters, digits, dots, - and _"
@@ -35,7 +36,7 @@ def name_problem(name: object) -> str | None:
     return None
 
 
-def weight_problem(weight: object) -> str | None:
+def weight_problem(weight: Any) -> str | None:
     """Why this cannot be the weight of a score; None if it can be."""
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     return None if is_number and 0.0 <= weight < math.inf else "must be a number of at least 0"

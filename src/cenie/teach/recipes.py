@@ -135,7 +135,7 @@ def named_columns(scores: Mapping[str, Any], weights: Mapping[str, Any] | None =
         problems.append(Problem("scores", "needs at least one score"))
     columns = []
     for name, score in scores.items():
-        known = SCORES.get(score) if isinstance(score, str) else score
+        known: Any = SCORES.get(score) if isinstance(score, str) else score
         weight = given.get(name, 0.0)
         problem, weight_is = name_problem(name), weight_problem(weight)
         if problem is not None:
@@ -146,8 +146,10 @@ def named_columns(scores: Mapping[str, Any], weights: Mapping[str, Any] | None =
         elif weight_is is not None:
             problems.append(Problem(f"weights.{name}", f"{weight_is}, got {show(weight)}"))
         else:
-            own = known if isinstance(known, Score) else Score(name, known)
-            columns.append(Column(name, own, float(weight)))
+            if not isinstance(known, Score):
+                compute: Any = known
+                known = Score(name, compute)
+            columns.append(Column(name, known, float(weight)))
     if not problems and not sum(column.weight for column in columns) > 0:
         problems.append(Problem("weights", "one must be above 0"))
     if problems:
