@@ -9,10 +9,13 @@ import pytest
 
 import cenie
 from cenie import settings
+from cenie.command.options import typed
 from cenie.run.build import build, place
 from cenie.run.checkpoint import digest
 from cenie.run.compiled import CompiledCycles
+from cenie.run.metrics import LevelTable
 from cenie.run.presets import preset
+from cenie.run.records import read_levels
 from cenie.teach import buffer as buffers
 from cenie.teach import teacher, weight
 from cenie.teach.columns import name_problem, parse_weighted, score_columns
@@ -209,6 +212,8 @@ def test_scores_of_the_settings_have_weights():
     ]
     assert replay.shares == (0.75, 0.25)
     assert parse_weighted("td") == ("td", 1.0)
+    options = {"teacher.scores": "maxmc:0.75,learnability:0.25"}
+    assert typed("maze", "plr-robust", options) == {"teacher.scores": ["maxmc:0.75", "learnability:0.25"]}
     # One score that the settings name is called regret, as ever.
     assert build(tiny("plr-robust"))[1].curriculum.columns == ("regret",)
 
@@ -274,6 +279,16 @@ def test_columns_of_a_curriculum_made_by_hand_are_checked():
         Replay(ReplayConfig(), twice)
     with pytest.raises(ValueError, match="a weight above 0"):
         Replay(ReplayConfig(), (Column("a", SCORES["pvl"], 0.0),))
+
+
+def test_tables_have_scores_under_their_own_names(tmp_path):
+    columns = ("level/walls", "novelty", "surprise", "kind", "length", "a")
+    numbers = {name: np.zeros((1, 1, 2), int if name == "kind" else float) for name in columns}
+    LevelTable(tmp_path / "levels.csv").write([1], numbers)
+    header, *_ = (tmp_path / "levels.csv").read_text().splitlines()
+    assert header == "cycle,student,index,kind,novelty,length,a,surprise,level/walls"
+    names = [name for name in read_levels(tmp_path / "levels.csv") if name in score_columns(columns)]
+    assert names == ["novelty", "a", "surprise"]
 
 
 def test_a_score_of_another_shape_is_named():

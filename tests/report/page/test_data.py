@@ -60,6 +60,25 @@ def test_regret_is_drawn_against_novelty_where_there_is_any(tmp_path):
     assert axes == [("novelty", "regret", "generation"), ("return", "regret", "generation")]
 
 
+def test_scores_with_names_of_their_own_are_in_the_menus(tmp_path):
+    """The page knew `regret` and `novelty` only: others could be chosen, but stood for nothing."""
+    path = make_run(tmp_path / "run", "plr-robust", stored=200)
+    for file in (path / "snapshots").iterdir():
+        arrays = dict(np.load(file))
+        mine = arrays.pop("buffer/regret")
+        np.savez(file, **{**arrays, "buffer/mine": mine, "buffer/other": mine[::-1]})
+    curriculum = read_curriculum(open_run(path), 60)
+    data = curriculum_data(curriculum)
+    assert (data["x"], data["y"]) == ("other", "mine")
+    assert {"mine", "other"} <= {column["name"] for column in data["columns"]}
+    for frame in curriculum.frames:
+        extremes = np.argsort(frame.columns["mine"], kind="stable")[[0, 1, 2, -3, -2, -1]]
+        assert set(extremes.tolist()) <= set(frame.rows.tolist())
+    last = curriculum.frames[-1]
+    most = last.ids[np.argmax(last.columns["mine"][last.rows])]
+    assert most in notable(curriculum, 5)
+
+
 def test_a_method_without_a_buffer_shows_what_was_played(tmp_path):
     run = open_run(make_run(tmp_path / "run", "dr", stored=0))
     curriculum = read_curriculum(run, 100)
