@@ -1,6 +1,9 @@
 """What observations and actions are made of. Shared by the rooms of the library; imports no JAX."""
 
+import contextlib
 import math
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +17,20 @@ class Discrete:
     shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n", *_whole("n", (self.n,)))
         object.__setattr__(self, "dtype", _name(self.dtype))
+        object.__setattr__(self, "shape", _whole("shape", self.shape))
 
 
 @dataclass(frozen=True)
 class Box:
     """Arrays of one shape with every entry in [low, high].
 
-    `dtype` may be given as a NumPy type or its name; the name is kept.
+    `dtype` may be given as a NumPy type or its name; the name is kept. So is one number of bounds that are
+    given as arrays of equal entries, as other libraries have them.
+
+    Raises:
+        ValueError: The shape is none, a bound differs between entries, or the type is not that of numbers.
     """
 
     shape: tuple[int, ...]
@@ -30,6 +39,9 @@ class Box:
     dtype: Any = "float32"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _whole("shape", self.shape))
+        for name in ("low", "high"):
+            object.__setattr__(self, name, _bound(name, getattr(self, name)))
         object.__setattr__(self, "dtype", _name(self.dtype))
 
 
@@ -66,7 +78,30 @@ def _name(dtype: Any) -> str:
         return dtype
     import numpy as np
 
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
-        raise ValueError(f"dtype: must be a NumPy type or its name, got {dtype!r}") from None
+    # NumPy would take None for float64.
+    with contextlib.suppress(TypeError):
+        found = np.dtype("void" if dtype is None else dtype)
+        # The kind of bfloat16 and its like is that of no numbers, but they have names.
+        if found.kind in "biuf" or (found.kind == "V" and not found.name.startswith("void")):
+            return found.name
+    raise ValueError(f"dtype: must be a NumPy type of numbers or its name, got {dtype!r}")
+
+
+def _whole(name: str, values: Any) -> tuple[int, ...]:
+    """Whole numbers as Python has them."""
+    if isinstance(values, Iterable):
+        with contextlib.suppress(TypeError):
+            return tuple(operator.index(value) for value in values)
+    raise ValueError(f"{name}: must be of whole numbers, got {values!r}")
+
+
+def _bound(name: str, value: Any) -> int | float:
+    """The one number of a bound."""
+    if isinstance(value, int | float):
+        return value
+    import numpy as np
+
+    entries = np.asarray(value)
+    if entries.dtype.kind not in "iuf" or not entries.size or (entries != entries.flat[0]).any():
+        raise ValueError(f"{name}: must be one number for all entries, got {value!r}")
+    return entries.flat[0].item()
