@@ -115,7 +115,8 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     if config.replay is not None:
         # The buffers (one for each student) before and after a cycle: levels, and some numbers for each.
         capacity = config.replay.capacity
-        numbers = 7 if _novelty(config) is None else 8
+        scores = config.teacher.scores if isinstance(config.teacher, ReplayTeacher) else ()
+        numbers = 6 + max(1, len(scores)) + (_novelty(config) is not None)
         size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
         yield Need(size, "the level buffer", (_CAPACITY, "env"))
     if isinstance(config.teacher, SflTeacher):
