@@ -515,7 +515,7 @@ def test_a_constant_learning_rate_has_no_schedule_to_change() -> None:
     assert decay_note(SHORT) is None
 
 
-@pytest.mark.parametrize("value", ["", "slowly", "true"])
+@pytest.mark.parametrize("value", ["slowly", "true"])
 def test_a_wrong_way_to_decay_is_refused(short: Path, value: str, capsys) -> None:
     assert cli.run(["train", "--resume", str(short), f"--decay={value}"]) == cli.BAD_INPUT
     assert "decay: must be one of keep, stretch, restart" in capsys.readouterr().err
@@ -524,11 +524,11 @@ def test_a_wrong_way_to_decay_is_refused(short: Path, value: str, capsys) -> Non
 def test_the_bar_of_a_resumed_run_begins_where_the_run_is() -> None:
     with Progress(Console(file=io.StringIO(), force_terminal=True), 1300) as progress:
         progress.resumed(650)
-        (task,) = progress._bar.tasks
-        assert (task.completed, task.total) == (650, 1300)
-        # The first 650 did not happen now: they say nothing of the time that is left.
-        assert task.speed is None
-        assert task.time_remaining is None
+        terminal = Console(file=io.StringIO(), width=80)
+        terminal.print(progress._lines())
+    assert isinstance(terminal.file, io.StringIO)
+    # The first 650 did not happen now: they say nothing of the time that is left.
+    assert " 50% -:--:-- left" in terminal.file.getvalue()
 
 
 def test_a_finished_run_has_nothing_to_do_and_loads_no_jax(short: Path) -> None:

@@ -1,6 +1,7 @@
 """Reports where they are kept: one line each, what is going on, and no silence of minutes."""
 
 import io
+import re
 import time
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_the_numbers_of_a_report_on_novelty_are_among_the_metrics_of_a_cycle() -
     _, setup = build(tiny("plr-cenie"))
     _, metrics, _ = jax.eval_shape(lambda: cycle(setup, init(setup, 0)))
     shown = progress_module._curriculum(dict.fromkeys(metrics, 1))
-    assert shown == ", novelty weight 1.00, K 1, 1 levels stored"
+    assert shown == ["novelty weight 1.00", "K 1", "1 levels stored"]
 
 
 def test_with_novelty_the_report_shows_its_weight_the_size_of_the_mixture_and_the_buffer() -> None:
@@ -90,13 +91,13 @@ def test_with_novelty_the_report_shows_its_weight_the_size_of_the_mixture_and_th
     assert of_another_density == ", novelty weight 0.25, 2064 levels stored"
 
 
-@pytest.mark.parametrize(("env_steps", "expected"), [(None, "5.0"), (10_000, "5.0"), (2_500, "1.0")])
+@pytest.mark.parametrize(("env_steps", "expected"), [(None, 300.0), (10_000, 300.0), (2_500, 60.0)])
 def test_time_left_is_that_of_updates_or_of_environment_steps_whatever_ends_first(
-    env_steps: int | None, expected: str
+    env_steps: int | None, expected: float
 ) -> None:
     progress = Progress(piped(), 20, total_env_steps=env_steps)
     progress._began = (60.0, 0, 100)
-    assert progress._time_left(360.0, updates=10, env_steps=2_100) == f", {expected} min left"
+    assert progress._seconds_left(360.0, updates=10, env_steps=2_100) == pytest.approx(expected)
 
 
 def test_a_long_compilation_is_mentioned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,3 +123,54 @@ def test_terminal_commands_in_a_note_are_shown_and_not_obeyed() -> None:
     with Progress(console, 40) as progress:
         progress.note("lock of \x1b]0;owned\x07 [bold]taken over")
     assert lines(console)[1] == r"lock of \x1b]0;owned\x07 [bold]taken over"
+
+
+ON_NOVELTY = {
+    **ROW,
+    "teacher/alpha": 0.25,
+    "teacher/buffer_size": 2064,
+    "teacher/fitted": True,
+    "teacher/fit/components": 9,
+}
+
+
+def live_lines(progress: Progress, width: int) -> list[str]:
+    """What a terminal of this many columns shows below the lines that stay."""
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    progress._console = terminal
+    terminal.print(progress._lines())
+    return [line.rstrip() for line in lines(terminal)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_the_bar_its_percentage_and_the_time_left_are_there_on_terminals_of_every_width(width: int) -> None:
+    progress = Progress(piped(), 800)
+    progress.evaluated(0, "cenie8-sym", "solved", 0.125)
+    progress._began = (time.monotonic() - 3600.0, 0, 0)
+    progress.advance(200, 12_345_678, 31_000.0, ON_NOVELTY, "solved")
+    (line,) = live_lines(progress, width)
+    assert len(line) <= width
+    bar, after = line.split("  25% ")
+    assert re.fullmatch(r"\S ━+╸? +", bar)  # without colours the rest of the bar is empty
+    assert len(bar) >= 2 + 8
+    assert re.match(r"(3:00:00|2:59:5\d) left", after)
+    details = ("200/800 updates", "training levels solved 0.25", "31.0k steps/s", "levels stored")
+    assert [detail in line for detail in details] == [width >= least for least in (60, 80, 120, 200)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_before_the_first_update_the_line_says_what_goes_on_at_every_width(width: int) -> None:
+    progress = Progress(piped(), 800, levels_before_replay=2000)
+    (line,) = live_lines(progress, width)
+    assert "  0% -:--:-- left" in line
+    assert "compil" in line
+    progress.advance(0, 81_920, 31_000.0, {**ROW, "teacher/buffer_size": 320}, "solved")
+    with progress.evaluation("a-suite-with-a-rather-long-name") as update:
+        update(12, 80)
+        filling, playing = live_lines(progress, width)
+    assert "-:--:-- left" in filling
+    assert ("filling" if width < 80 else "filling the level buffer: 320 of 2000 levels") in filling
+    assert playing.startswith("playing a-suite-with-a-rather-long-name")
+    assert ("12 of 80 episodes" in playing) == (width >= 60)
+    assert max(map(len, (filling, playing))) <= width
+    assert len(live_lines(progress, width)) == 1
