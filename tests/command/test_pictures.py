@@ -76,6 +76,7 @@ def test_what_a_student_does_on_a_suite_is_drawn_and_filmed(trained, here, capsy
 def test_stored_levels_are_drawn_by_what_they_have_most_of(here, capsys):
     make_run(here / "run")
     assert command(["gallery", "run", "--by", "novelty", "--count", "4", "--columns", "2"]) == 0
+    assert "the 4 stored levels of the highest novelty:\n  row 1: level" in capsys.readouterr().out
     assert opened(here / "run-novelty.png").size == (2 * 240 + 3 * 8, 2 * 240 + 3 * 8)
     assert command(["gallery", "run", "3", "5", "--out", "two.png", "--columns", "1"]) == 0
     assert opened(here / "two.png").size == (256, 2 * 248 + 8)
@@ -83,6 +84,25 @@ def test_stored_levels_are_drawn_by_what_they_have_most_of(here, capsys):
     assert "must be one of" in capsys.readouterr().err
     assert command(["gallery", "run", "77"]) == 2
     assert "no level 77 in the 3 snapshots" in capsys.readouterr().err
+
+
+def test_a_gallery_says_which_levels_it_draws_and_how_many_of_a_suite(here, capsys):
+    """16 of the 20 circuits were drawn, without a word and without names."""
+    assert command(["gallery", "racing", "--suite", "f1"]) == 0
+    first, *rows, file = capsys.readouterr().out.splitlines()
+    assert first == "all 20 levels of f1:"
+    names = [name for row in rows for name in row.split(": ")[1].split(", ")]
+    assert len(set(names)) == len(names) == 20
+    assert {"Monaco", "Singapore"} <= set(names)
+    assert file == "racing-f1.png"
+    assert command(["gallery", "maze", "--suite", "plr7", "--count", "3", "--columns", "2"]) == 0
+    first, *rows, _ = capsys.readouterr().out.splitlines()
+    assert first == "3 of the 7 levels of plr7:"
+    assert [row.split(":")[0] for row in rows] == ["  row 1", "  row 2"]
+    assert command(["gallery", "maze", "Labyrinth", "--seed", "3"]) == 0
+    assert capsys.readouterr().out.startswith("the levels that were named:\n  row 1: Labyrinth\n")
+    assert command(["gallery", "maze", "--generator", "empty", "--count", "2", "--seed", "3"]) == 0
+    assert capsys.readouterr().out.startswith("2 levels of the generator empty, seed 3:\n  row 1: empty 0")
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -29,14 +29,19 @@ cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [
 cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
               [--columns N] [--out FILE.png|FILE.gif] [--fps F]
 
-draws levels side by side, as a PNG: of a DOMAIN those that a generator draws, or those of a suite; of a RUN
-the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...: those with
-the most of it), or with --suite the held-out levels and what the student does on each
+draws levels side by side, as a PNG, and says which: of a DOMAIN those that a generator draws, or those of a
+suite; of a RUN the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...:
+those with the most of it), or with --suite the held-out levels and what the student does on each
 with --out FILE.gif and a RUN: a film of the student on all of them
+--count N   how many: by default a whole suite (of 100 levels at most), and 16 of others
 
 LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes
 a drawing of # . G and > v < ^
 """
+
+
+_MOST_OF_SUITE, _MOST_OF_OTHERS = 100, 16
+"""How many levels are drawn if nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class GalleryRequest:
     suite: str | None = None
     generator: str | None = None
     by: str | None = None
-    count: int = setting(16, minimum=1, maximum=400)
+    count: int | None = setting(None, minimum=1, maximum=400)
     columns: int | None = setting(None, minimum=1, maximum=40)
     seed: int = setting(0, minimum=0, maximum=2**31 - 1)
     fps: float | None = setting(None, above=0, maximum=50)
@@ -145,8 +150,11 @@ def _drawn(wanted: Wanted) -> bytes:
         run = films.open_for_pictures(wanted.run, wanted.config)
     domain = _default_domain(wanted.entry) if run is None else run.domain
     renderer = scenes.renderer_of(domain)
-    chosen = _scenes(domain, wanted)
+    chosen, what = _scenes(domain, wanted)
     columns = wanted.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
+    say(what)
+    for number, first in enumerate(range(0, len(chosen), columns), 1):
+        say(f"  row {number}: {', '.join(scene.name for scene in chosen[first : first + columns])}")
     if run is None or not (wanted.film or wanted.request.suite):
         return films.sheet_png([renderer.level(scene.level) for scene in chosen], columns)
     with kept_programs():
@@ -164,24 +172,32 @@ def _default_domain(entry: DomainEntry) -> Any:
     return entry.build(entry.settings())
 
 
-def _scenes(domain: "Domain", wanted: Wanted) -> "Sequence[Scene]":
-    """The levels to draw, at least one."""
+def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":
+    """The levels to draw, at least one, and what they are."""
     from cenie.report import scenes
 
     request, seed = wanted.request, wanted.request.seed
     suites = [request.suite] if request.suite else list(domain.suites)
     if wanted.levels:
-        return [_named(domain, wanted, level, suites) for level in wanted.levels]
+        named = [_named(domain, wanted, level, suites) for level in wanted.levels]
+        return named, "the levels that were named:"
     if request.suite is not None:
-        return scenes.suite_scenes(domain, request.suite, seed=seed)[: request.count]
+        suite = scenes.suite_scenes(domain, request.suite, seed=seed)
+        drawn = suite[: request.count or _MOST_OF_SUITE]
+        number = f"all {len(suite)}" if len(drawn) == len(suite) else f"{len(drawn)} of the {len(suite)}"
+        return drawn, f"{number} levels of {request.suite}:"
+    count = request.count or _MOST_OF_OTHERS
     if wanted.run is None:
-        return scenes.generated_scenes(domain, request.generator or "random", request.count, seed=seed)
-    stored = scenes.best_stored_scenes(domain, wanted.run, request.by or "probability", request.count)
+        generator = request.generator or "random"
+        made = scenes.generated_scenes(domain, generator, count, seed=seed)
+        return made, f"{count} levels of the generator {generator}, seed {seed}:"
+    by = request.by or "probability"
+    stored = scenes.best_stored_scenes(domain, wanted.run, by, count)
     if not stored:
         raise RunDirectoryError(
             f"{wanted.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
         )
-    return stored
+    return stored, f"the {len(stored)} stored levels of the highest {by}:"
 
 
 def _named(domain: "Domain", wanted: Wanted, level: str | Drawing, suites: list[str]) -> "Scene":
