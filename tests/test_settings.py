@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from cenie.settings import Problem, SettingsError, read, replace, setting, to_data, with_all_kinds
+from cenie.settings import Problem, SettingsError, describe, read, replace, setting, to_data
 
 # Random dataclasses -> JSON -> the same
 
@@ -438,7 +438,73 @@ def test_one_of_several_records_inside_another_begins_with_the_defaults_of_that_
     assert replace(start, {"content.inside.kind": "square"}) == Page(Framed())
 
 
-def test_settings_of_all_kinds_tell_the_types_of_values() -> None:
-    everything = with_all_kinds(Page(Circle(radius=9.0)))
-    inside = {"kind": "square", "side": 2, "rounded": None, "radius": 1.0}
-    assert everything == {"content": {"kind": "circle", "radius": 9.0, "inside": inside}}
+# What is said of settings
+
+
+def test_settings_of_all_kinds_are_described_those_of_the_chosen_kind_first() -> None:
+    described = describe(Page(Framed(inside=Circle(radius=9.0))))
+    assert [(item.path, item.default, item.value, item.when) for item in described] == [
+        ("content.kind", "circle", "framed", ()),
+        ("content.radius", 1.0, 1.0, (("content.kind", ("circle",)),)),
+        ("content.inside.kind", "square", "circle", (("content.kind", ("framed",)),)),
+        *(
+            (f"content.inside.{name}", default, value, (("content.kind", ("framed",)), when))
+            for name, default, value, when in (
+                ("radius", 1.0, 9.0, ("content.inside.kind", ("circle",))),
+                ("side", 2, 2, ("content.inside.kind", ("square",))),
+                ("rounded.kind", None, None, ("content.inside.kind", ("square",))),
+            )
+        ),
+        (
+            "content.inside.rounded.radius",
+            1.0,
+            1.0,
+            (
+                ("content.kind", ("framed",)),
+                ("content.inside.kind", ("square",)),
+                ("content.inside.rounded.kind", ("circle",)),
+            ),
+        ),
+    ]
+    kinds = {item.path: [kind for kind, _ in item.kinds] for item in described if item.kinds}
+    assert kinds["content.kind"] == ["circle", "framed"]
+    assert kinds["content.inside.rounded.kind"] == ["circle"]
+
+
+def test_what_kinds_share_is_described_once() -> None:
+    described = describe(Shelf(Deep(height=3)))
+    assert [(item.path, item.value, item.when) for item in described] == [
+        ("board.kind", "deep", ()),
+        ("board.height", 3, (("board.kind", ("deep", "flat")),)),
+        ("board.depth", 5, (("board.kind", ("deep",)),)),
+        ("board.depth", 1, (("board.kind", ("flat",)),)),
+    ]
+
+
+@dataclass(frozen=True)
+class Deep:
+    kind: Literal["deep"] = "deep"
+    height: int = setting(1, minimum=1, help="How high.", source="ours")
+    depth: int = setting(5, help="How deep.", source="ours")
+
+
+@dataclass(frozen=True)
+class LowBoard:
+    kind: Literal["flat"] = "flat"
+    height: int = setting(1, minimum=1, help="How high.", source="ours")
+    depth: int = setting(1, help="How deep.", source="ours")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    board: Deep | LowBoard = field(default_factory=LowBoard)
+
+
+def test_groups_are_described_before_their_settings_and_after_those_beside_them() -> None:
+    paths = [item.path for item in describe(Outer("run"))]
+    assert paths[:8] == ["name", "count", "fast", "kind", "version", "limit", "many", "inner"]
+    assert paths[8:12] == ["inner.rate", "inner.step", "inner.widths", "inner.span"]
+    rate = describe(Outer("run", inner=Inner(rate=0.25)))[8]
+    assert (rate.default, rate.value, rate.minimum, rate.maximum) == (0.5, 0.25, 0.0, 1.0)
+    maybe = next(item for item in describe(Outer("run")) if item.path == "maybe")
+    assert (maybe.is_group, maybe.value, maybe.may_be_null) == (True, None, True)

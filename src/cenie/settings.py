@@ -49,6 +49,42 @@ class Where:
     equals: Any = None
 
 
+@dataclass(frozen=True)
+class Description:
+    """A setting, or a group of settings, and what may be said of it to somebody who wants to change it.
+
+    Where a group is one of several records, the setting that chooses between them stands for it: its path
+    ends in `.kind`, and `kinds` has their names, each with what the record says of itself.
+
+    `default` is the setting's own, to which `source` belongs (`dataclasses.MISSING` if it must be given), and
+    `value` the present one. `when` has the paths of those settings `kind` on which it depends whether there
+    is such a setting, each with the kinds that have it.
+    """
+
+    path: str
+    hint: Any
+    help: str
+    source: str
+    default: Any
+    value: Any
+    minimum: int | float | None = None
+    above: int | float | None = None
+    maximum: int | float | None = None
+    kinds: tuple[tuple[str, str], ...] = ()
+    when: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    is_group: bool = False
+
+    @property
+    def group(self) -> str:
+        """The path of the group that it is in, or is, or chooses; empty for a setting at the top."""
+        return self.path if self.is_group else self.path.rpartition(".")[0]
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether it may be left out."""
+        return type(None) in typing.get_args(self.hint)
+
+
 class SettingsError(ValueError):
     """All problems of a configuration at once."""
 
@@ -114,21 +150,88 @@ def is_readable(value: Any) -> bool:
     return value is not _UNREADABLE
 
 
-def with_all_kinds(value: Any) -> Any:
-    """`to_data(value)`, in which a record that is one of several kinds also has the settings of the others.
+def describe(value: Any) -> list[Description]:
+    """All settings of a dataclass of settings, with their present values.
 
-    That is no valid configuration. It says what type of value each setting takes, whatever kind is chosen.
+    The settings of a group come before the groups in it. Where a group is one of several records, those of
+    all of them are described, first those of the chosen one. What several records share with the same text and
+    default appears once.
     """
-    if not dataclasses.is_dataclass(value):
-        return to_data(value)
-    data: dict[str, Any] = {}
-    for field in dataclasses.fields(value):
-        chosen = getattr(value, field.name)
-        data[field.name] = with_all_kinds(chosen)
-        if dataclasses.is_dataclass(chosen):
-            for other in _record_types(type(value), field.name):
-                data[field.name] = with_all_kinds(other()) | data[field.name]
-    return data
+    return _describe(type(value), value, "")
+
+
+def _describe(record: type, value: Any, path: str) -> list[Description]:
+    """The settings of a record at this path; without a value, as they are by default."""
+    described: list[Description] = []
+    for field in dataclasses.fields(record):
+        if field.name != "kind" or not _is_tagged(record):
+            described += _describe_field(record, field, value, path)
+    return sorted(described, key=lambda item: item.is_group or item.group != path)
+
+
+def _describe_field(record: type, field: dataclasses.Field[Any], value: Any, path: str) -> list[Description]:
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    records = _record_types(record, field.name)
+    this = Description(
+        path=_join(path, field.name),
+        hint=_hints(record)[field.name],
+        help=field.metadata.get("help", ""),
+        source=field.metadata.get("source", ""),
+        default=default,
+        value=default if value is None else getattr(value, field.name),
+        minimum=field.metadata.get("minimum"),
+        above=field.metadata.get("above"),
+        maximum=field.metadata.get("maximum"),
+    )
+    if not records:
+        return [this]
+    if all(map(_is_tagged, records)):
+        return _describe_kinds(this, records)
+    (only,) = records
+    group = dataclasses.replace(this, help=this.help or summary(only), is_group=True)
+    inside = this.value if isinstance(this.value, only) else None
+    return [group, *_describe(only, inside, this.path)]
+
+
+def _describe_kinds(this: Description, records: list[type]) -> list[Description]:
+    """The setting that chooses between records, and the settings of all of them."""
+    tag = _join(this.path, "kind")
+    by_kind = {_kinds(record)[0]: record for record in records}
+    chosen = getattr(this.value, "kind", None)
+    having: dict[Description, list[str]] = {}
+    values: dict[Description, Any] = {}
+    for kind in sorted(by_kind, key=lambda kind: kind != chosen):
+        inside = this.value if kind == chosen else None
+        for item in _describe(by_kind[kind], inside, this.path):
+            same = dataclasses.replace(item, value=None)
+            having.setdefault(same, []).append(kind)
+            values.setdefault(same, item.value)
+    items = [
+        dataclasses.replace(
+            item, value=values[item], when=((tag, tuple(k for k in by_kind if k in kinds)), *item.when)
+        )
+        for item, kinds in having.items()
+    ]
+    choice = dataclasses.replace(
+        this,
+        path=tag,
+        default=getattr(this.default, "kind", this.default),
+        value=chosen,
+        kinds=tuple((kind, summary(record)) for kind, record in by_kind.items()),
+    )
+    return [choice, *sorted(items, key=lambda item: item.is_group or item.group != this.path)]
+
+
+def summary(record: type) -> str:
+    """The first paragraph of what a record says of itself, on one line."""
+    text = record.__doc__ or ""
+    written = "" if text.startswith(f"{record.__name__}(") else text  # a dataclass without a text gets one
+    return " ".join(written.split("\n\n")[0].split())
+
+
+def _is_tagged(record: type) -> bool:
+    """Whether its field `kind` tells the record apart from others."""
+    return len(_kinds(record)) == 1
 
 
 def replace(value: Any, overrides: Mapping[str, Any]) -> Any:
@@ -185,8 +288,13 @@ def _hints(record: type) -> dict[str, Any]:
 def _record_types(record: Any, name: str) -> list[type]:
     """The records that a setting of a record may be."""
     hint = _hints(record).get(name) if dataclasses.is_dataclass(record) else None
-    options = typing.get_args(hint) or (hint,)
+    options = typing.get_args(hint) if is_union(hint) else (hint,)
     return [typing.cast(type, option) for option in options if dataclasses.is_dataclass(option)]
+
+
+def is_union(hint: Any) -> bool:
+    """Whether a type is one of several, such as `int | None`."""
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
 def _record_of_kind(records: list[type], kind: Any) -> type | None:
@@ -215,7 +323,7 @@ def _read(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any
         return _read_choice(typing.get_args(annotation), data, path, problems)
     if origin is tuple:
         return _read_tuple(typing.get_args(annotation), data, path, problems)
-    if origin in (typing.Union, types.UnionType):
+    if is_union(annotation):
         return _read_union(annotation, data, path, problems)
     return _read_scalar(annotation, data, path, problems)
 

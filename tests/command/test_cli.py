@@ -157,13 +157,6 @@ def test_help_of_every_command_is_no_error(command, capsys):
     assert printed.err == ""
 
 
-def test_help_lists_all_options_and_nothing_that_is_none(capsys):
-    assert run(["train", "maze", "plr-cenie", "--help"]) == OK
-    listed = set(re.findall(r"--([a-z][\w.-]*)", capsys.readouterr().out))
-    assert {"seed", "student.ppo.clip", "teacher.novelty.coverage.window", "run.suite"} <= listed
-    assert not {"method", "from-python"} & listed
-
-
 def test_the_method_of_a_config_cannot_be_changed_alone():
     with pytest.raises(SettingsError, match="method: cannot be changed alone"):
         settings.replace(preset("maze", "dr", "quick"), {"method": "plr"})
@@ -194,6 +187,67 @@ def test_evaluate_without_checkpoint_is_refused(tmp_path, capsys):
     assert "no checkpoint" in capsys.readouterr().err
     assert run(["evaluate", str(tmp_path), "--suite", "unknown"]) == BAD_INPUT
     assert "suite: must be one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("student.network.channels", "4", [4]),
+        ("student.network.channels", "4,", [4]),
+        ("student.network.channels", "8, 16", [8, 16]),
+        ("student.network.channels", "[8,16]", [8, 16]),
+        ("student.network.encoder.codes", "[]", []),
+        ("run.sinks", "tensorboard", ["tensorboard"]),
+        ("env.edit_operations", "wall", ["wall"]),
+        ("teacher.criterion", "-100,340.5", [-100, 340.5]),
+        ("teacher.criterion", "none", None),
+        ("teacher.reproduce_at", "null", None),
+        ("run.env_steps", "none", None),
+        ("env.num_actions", "7", 7),
+        ("run.suite", "7", "7"),
+    ],
+)
+def test_a_value_is_read_as_what_the_setting_takes(path, text, value):
+    """A tuple of one, and a tuple whose default is null, were refused as numbers and texts."""
+    assert options.typed("maze", "poet", {path: text}) == {path: value}
+
+
+def test_a_tuple_setting_takes_a_single_value():
+    given = {"channels": "4", "kernels": "3", "strides": "2"}
+    arguments = {f"student.network.{name}": text for name, text in given.items()}
+    network = preset("racing", "dr", "quick", options.typed("racing", "dr", arguments)).student.network
+    assert (network.channels, network.kernels, network.strides) == ((4,), (3,), (2,))
+
+
+def test_a_group_that_may_be_left_out_is_left_out_by_null_and_no_other_is():
+    assert options.typed("maze", "accel", {"teacher.edit": "null"}) == {"teacher.edit": None}
+    for path in ("teacher.replay", "student.network"):
+        with pytest.raises(SettingsError, match=f"{path}: is a group of settings; .* as in --{path}"):
+            options.typed("maze", "accel", {path: "null"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "maze", "dr", "--student.ppo.clip", ""],
+        ["train", "maze", "dr", "--student.ppo.clip="],
+        ["train", "maze", "dr", "--env.edit_operations", ""],
+        ["train", "maze", "dr", "--run.suite", " "],
+        ["train", "maze", "dr", "--out", ""],
+        ["train", "maze", "dr", "--preset", ""],
+        ["train", "maze", ""],
+        ["train", "--resume", ""],
+        ["train", "--resume", "run", "--decay", ""],
+        ["evaluate", ""],
+        ["evaluate", "run", "--suite", ""],
+        ["compare", "maze", "dr", "--seeds", ""],
+        ["gallery", "maze", "--columns", ""],
+        ["report", ""],
+    ],
+)
+def test_an_empty_text_is_refused_wherever_a_value_or_a_name_is_expected(arguments, capsys):
+    assert run(arguments) == BAD_INPUT
+    assert re.search(r"^error: \S+: is empty", capsys.readouterr().err)
 
 
 def test_switches_and_lists():

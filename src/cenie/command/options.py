@@ -1,17 +1,19 @@
 """Words and options of a command line, and what settings they are. Loads no JAX."""
 
+import dataclasses
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from cenie import settings
 from cenie.envs.domains import DomainEntry, is_reference
 from cenie.run.config import config_type, find_domain_and_method
 from cenie.run.devices import core_count, show_devices
 from cenie.run.presets import default_preset
-from cenie.settings import Problem, SettingsError
+from cenie.settings import Description, Problem, SettingsError, show
 
 SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report", "stratified")
 """Options without a value."""
@@ -37,6 +39,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
             options["help"] = ""
             continue
         if not word.startswith("--"):
+            if not word.strip():
+                problems.append(Problem(show(word), "is empty, where a name or a path is expected"))
             if word.startswith("-"):
                 problems.append(Problem(word, "unknown option; names of options begin with --"))
             words.append(word)
@@ -51,6 +55,9 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
             value = "true" if alone else rest.pop(0)
             if alone and name in _WITH_VALUE:
                 problems.append(Problem(name, f"needs {_WITH_VALUE[name]}"))
+        if name and not value.strip():
+            needed = _WITH_VALUE.get(name, "a value; an empty list is written []")
+            problems.append(Problem(name, f"is empty; it needs {needed}"))
         if name in options:
             problems.append(Problem(word, "given twice"))
         options[name] = value
@@ -65,49 +72,80 @@ def typed(
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     entry, _ = find_domain_and_method(domain, method, entry)
     config = config_type(entry, method)(domain=domain, method=method, preset=default_preset(entry))
-    defaults = settings.with_all_kinds(config)
+    known: dict[str, list[Description]] = {}
+    for item in settings.describe(config):
+        known.setdefault(item.path, []).append(item)
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for path, text in options.items():
         group, dot, name = path.rpartition(".")
-        switch, default = group + dot + name.removeprefix("no_"), settings.value_at(defaults, path)
+        switch = group + dot + name.removeprefix("no_")
+        inside = next((other for other in known if other.startswith(f"{path}.")), None)
         if path in NO_OPTIONS:
             problems.append(Problem(path, "is not an option: `cenie train DOMAIN METHOD`"))
-        elif isinstance(default, dict):
-            example = f"--{path}.{_first_setting(default)} VALUE"
+        elif inside is not None:
+            whole = known.get(path) or known[f"{path}.kind"]
+            if _is_null(text) and whole[0].may_be_null:
+                values[path] = None
+                continue
+            example = f"--{inside} VALUE"
             problems.append(Problem(path, f"is a group of settings; give them one by one, as in {example}"))
-        elif switch != path and text == "true" and isinstance(settings.value_at(defaults, switch), bool):
+        elif switch != path and text == "true" and any(item.hint is bool for item in known.get(switch, ())):
             if switch in options:
                 problems.append(Problem(path, f"contradicts --{switch}"))
             values[switch] = False
         else:
-            values[path] = plain(text, like=default)
+            values[path] = plain(text, [item.hint for item in known.get(path, ())])
     if problems:
         raise SettingsError(problems)
     return values
 
 
-def _first_setting(group: dict[str, Any]) -> str:
-    name, value = next(iter(group.items()))
-    return f"{name}.{_first_setting(value)}" if isinstance(value, dict) else name
+def plain(text: str, hints: Iterable[Any] = ()) -> Any:
+    """The text of an option as plain data: by the types that the setting may have, or by its looks.
 
+    Args:
+        text: What was written.
+        hints: The types; there are several where several kinds of a group have a setting of this name.
 
-def plain(text: str, like: Any = None) -> Any:
-    if isinstance(like, str):
+    Returns:
+        Plain data, of which the reader of settings will say whether it is allowed.
+    """
+    options = [option for hint in hints for option in _options(hint)]
+    if _is_null(text) and (type(None) in options or not any(map(_is_text, options))):
+        return None
+    tuples = [option for option in options if get_origin(option) is tuple]
+    if tuples and not text.startswith("["):
+        # A single value is a list of one.
+        items = [item for option in tuples for item in get_args(option) if item is not Ellipsis]
+        return [plain(part.strip(), items) for part in text.split(",") if part.strip()]
+    if options and all(_is_text(option) for option in options if option is not type(None)):
         return text
     try:
-        return json.loads(text.lower() if text in ("True", "False", "None") else text)
+        return json.loads(text.lower() if text in ("True", "False") else text)
     except (ValueError, RecursionError):
-        pass
-    if text.lower() == "none":
-        return None
-    return [plain(part) for part in text.split(",") if part] if isinstance(like, list) else text
+        return text
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have."""
+    return get_args(hint) if settings.is_union(hint) else (hint,)
+
+
+def _is_text(option: Any) -> bool:
+    """Whether values of this type are texts. A record is chosen by the name of its kind."""
+    if get_origin(option) is Literal:
+        return all(isinstance(choice, str) for choice in get_args(option))
+    return option is str or dataclasses.is_dataclass(option)
+
+
+def _is_null(text: str) -> bool:
+    return text.lower() in ("none", "null")
 
 
 def directory_option(options: dict[str, str], name: str) -> Path | None:
+    """The directory that an option names; None if it is not given."""
     text = options.pop(name, None)
-    if text == "":  # which `Path` would take for the present directory
-        raise SettingsError([Problem(name, f"needs {_WITH_VALUE[name]}")])
     return None if text is None else Path(text)
 
 

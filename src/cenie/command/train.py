@@ -1,19 +1,18 @@
 """`cenie train`: refuses what cannot be trained before JAX is loaded."""
 
-import dataclasses
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from cenie import settings
 from cenie.command.answers import DIVERGED, OK, complain
 from cenie.command.opening import load_run_config
 from cenie.command.options import NO_OPTIONS, directory_option, let_import, parse, typed
 from cenie.command.report import ReportRequest, check_installed, make_report
-from cenie.command.usage import USAGE
-from cenie.envs.domains import DOMAINS, is_reference
+from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
+from cenie.envs.domains import DOMAINS, DomainEntry, is_reference
 from cenie.run.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
 from cenie.run.continuation import Decay, check_checkpoints, check_unused, updates_done
 from cenie.run.devices import prepare_devices
@@ -25,6 +24,33 @@ from cenie.run.presets import preset
 from cenie.run.start import levels_before_replay, start_problems
 from cenie.settings import Problem, SettingsError, show
 from cenie.teach.methods import METHODS, OWN
+
+USAGE = """\
+cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
+            [--any.field VALUE ...] [--new-name] [--report]
+cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
+            [--domain MODULE:ATTRIBUTE]
+cenie train DOMAIN METHOD [GROUP ...] [--preset NAME] --help
+
+trains a student, and writes what it learned and met to a directory
+--preset      the starting point, which other options change
+--out         the directory (by default runs/DOMAIN-METHOD-PRESET-seedS)
+--new-name    the next free name if the directory holds a run already
+--report      a report (cenie report) when the run is finished
+--resume      go on after a stop, a crash or a kill, or make a run longer;
+--decay       what then becomes of a learning rate that has fallen
+--help        with a GROUP such as student.ppo: its settings alone
+"""
+
+LEGEND = """\
+Settings of {method} on {domain} with the preset {preset}.
+
+In brackets: the value that the preset or the method gives a setting, if it gives one; then the setting's own
+default, and in parentheses where that default comes from. There, paper is the CENIE paper, original code is
+dcd, on which its experiments ran, and ours is a choice of this library.
+
+A list is written 1,2,3 and an empty one []. null leaves a setting out. --a.[no-]x is a switch: --a.x turns it
+on, --a.no-x off. A group that becomes another kind begins with the defaults of that kind."""
 
 
 def train_command(arguments: list[str]) -> int:
@@ -172,25 +198,52 @@ def _claim(directory: RunDirectory) -> str | None:
 
 
 def _help(names: list[str], options: dict[str, str]) -> int:
-    """All fields with their defaults, for a domain and a method (the first ones unless named)."""
-    import tyro
-
+    """All settings of a domain and a method (the first ones unless named), or those of the named groups."""
     domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
     let_import(domain)
     entry, _ = find_domain_and_method(domain, method)
-    sys.stdout.write(USAGE)
-    default = preset(domain, method, options.get("preset"))
-    hidden = [(name, tyro.conf.Suppress[Any]) for name in NO_OPTIONS]
-    shown = dataclasses.make_dataclass("Config", hidden, bases=(config_type(entry, method),), frozen=True)
-    try:
-        tyro.cli(
-            shown,
-            default=shown(**vars(default)),
-            args=["--help"],
-            prog="cenie train",
-            # All settings of the chosen kinds; a list of kinds alone would hide them.
-            config=(tyro.conf.AvoidSubcommands,),
-        )
-    except SystemExit:
-        return OK
+    config = preset(domain, method, options.get("preset"))
+    described = [item for item in settings.describe(config) if item.path not in (*NO_OPTIONS, "preset")]
+    only = [name.replace("-", "_").strip("_") for name in names[2:]]
+    known = {path for item in described for path in (item.path, item.group)}
+    unknown = [
+        Problem(name, "no setting and no group of them has this name") for name in only if name not in known
+    ]
+    if unknown:
+        raise SettingsError(unknown)
+    width = terminal_width()
+    if not only:
+        sys.stdout.write(f"{USAGE}\n{_choices(entry, config, width)}\n\n")
+    sys.stdout.write(f"{settings_text(described, width, _set_by(config), only)}\n")
     return OK
+
+
+def _choices(entry: DomainEntry, config: Config, width: int) -> str:
+    """What can be named, and how the settings below are to be read."""
+    groups = dict.fromkeys(item.group for item in settings.describe(config) if item.group)
+    rows = {
+        "domains": ", ".join(DOMAINS),
+        "methods": ", ".join(METHODS),
+        config.domain: entry.summary,
+        "  presets": f"{', '.join(entry.presets)} (the first one unless another is named)",
+        "  generators": ", ".join((*entry.generators, *entry.roles)),
+        "  suites": ", ".join(entry.suites),
+        config.method: METHODS[config.method].summary,
+        "  groups": ", ".join(groups),
+    }
+    listed = "\n".join(row(name, text, width) for name, text in rows.items())
+    return f"{listed}\n\n{paragraphs(LEGEND.format(**vars(config)), width)}"
+
+
+def _set_by(config: Config) -> dict[str, str]:
+    """Of settings that have not their own default, what has set them: the method, or the preset."""
+    bare = config_type(config.entry, config.method)(
+        domain=config.domain, method=config.method, preset=config.preset
+    )
+    of_method, values = settings.to_data(bare), settings.to_data(config)
+
+    def setter(path: str) -> str:
+        same = settings.value_at(of_method, path, ...) == settings.value_at(values, path)
+        return config.method if same and path.startswith("teacher.") else f"preset {config.preset}"
+
+    return {item.path: setter(item.path) for item in settings.describe(config)}

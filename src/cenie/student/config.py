@@ -159,7 +159,7 @@ Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
 
 _ENCODER = "What an observation is made into first."
-_ENCODER_SOURCE = "flat: ours; conv, with which a student begins: original code, mazes"
+_ENCODER_SOURCE = "ours; a student begins with conv, as in the original code for mazes"
 _MEMORY_SIZE = "Units of the memory."
 _HEAD_SIZE = "Units of the one hidden layer of the actor, and of that of the critic."
 _CONTINUOUS = "The distribution of continuous actions: gaussian, or beta on the range from 0 to 1."
@@ -532,7 +532,7 @@ class PPOConfig:
         0.0,
         minimum=0.0,
         help="The weight of the entropy of actions, which keeps the policy random.",
-        source="paper, mazes and racing",
+        source="paper, mazes and racing: its students",
     )
     max_grad_norm: float = setting(
         0.5, above=0.0, help="Gradients that are longer are cut to this norm.", source="paper"
