@@ -154,8 +154,8 @@ def describe(value: Any) -> list[Description]:
     """All settings of a dataclass of settings, with their present values.
 
     The settings of a group come before the groups in it. Where a group is one of several records, those of
-    all of them are described, first those of the chosen one. What several records share with the same text and
-    default appears once.
+    all of them are described, first those of the chosen one. What several records share with the same text
+    and default appears once.
     """
     return _describe(type(value), value, "")
 
@@ -338,7 +338,8 @@ def _read_dataclass(record: type, data: Any, path: str, problems: list[Problem])
     for name in unknown[:_MAX_UNKNOWN_NAMED]:
         close = difflib.get_close_matches(str(name), fields, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(fields)}"
-        problems.append(Problem(_join(path, str(name)), f"unknown setting{hint}"))
+        of_kind = f" of kind {_kinds(record)[0]}" if _is_tagged(record) else ""
+        problems.append(Problem(_join(path, str(name)), f"unknown setting{of_kind}{hint}"))
     if len(unknown) > _MAX_UNKNOWN_NAMED:
         more = len(unknown) - _MAX_UNKNOWN_NAMED
         problems.append(Problem(path or "config", f"has {more} more unknown settings"))

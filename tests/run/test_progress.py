@@ -158,6 +158,14 @@ def test_the_bar_its_percentage_and_the_time_left_are_there_on_terminals_of_ever
     assert [detail in line for detail in details] == [width >= least for least in (60, 80, 120, 200)]
 
 
+def test_at_the_end_no_time_is_left() -> None:
+    """Also of a run whose updates all came with one report, from which no speed is known."""
+    progress = Progress(piped(), 4)
+    progress.advance(4, 2048, 31_000.0, ROW, "solved")
+    (line,) = live_lines(progress, 80)
+    assert " 100% 0:00:00 left 4/4 updates" in line
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_before_the_first_update_the_line_says_what_goes_on_at_every_width(width: int) -> None:
     progress = Progress(piped(), 800, levels_before_replay=2000)

@@ -171,8 +171,9 @@ class Progress:
 
     def _training_line(self, width: int) -> Table:
         done = f"{100 * self._updates // max(self._total, 1)}%".rjust(4)
-        left = "-:--:--" if self._end is None else _clock(max(0.0, self._end - time.monotonic()))
-        left += " left"
+        now = time.monotonic()
+        end = now if self._updates >= self._total else self._end
+        left = f"{'-:--:--' if end is None else _clock(max(0.0, end - now))} left"
         room = width - len("* ") - len(f" {done} {left}")
         shown = _fitting(self._details, room - _SHORTEST_BAR - len(" "))
         bar = min(_LONGEST_BAR, room - (len(" ") + cell_len(shown) if shown else 0))
