@@ -84,6 +84,7 @@ def test_help_names_all_kinds_and_choices(capsys) -> None:
     assert "student.network of kind pixels (not in use)" in text
     assert "student.network of kind lstm\n" in text
     assert "teacher.edit (not in use)" in text
+    assert "One of these settings on the command line puts it in use." in " ".join(text.split())
     assert "its suites" not in text
     assert "suites: cenie8, cenie8-sym" in text
     for hidden in ("--domain MODULE", "--from-python", "--method"):

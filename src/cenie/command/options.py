@@ -56,8 +56,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
             if alone and name in _WITH_VALUE:
                 problems.append(Problem(name, f"needs {_WITH_VALUE[name]}"))
         if name and not value.strip():
-            needed = _WITH_VALUE.get(name, "a value; an empty list is written []")
-            problems.append(Problem(name, f"is empty; it needs {needed}"))
+            needed = _WITH_VALUE.get(name, "a value (an empty list is written [])")
+            problems.append(Problem(name, f"needs {needed}, got an empty text"))
         if name in options:
             problems.append(Problem(word, "given twice"))
         options[name] = value

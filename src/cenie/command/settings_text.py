@@ -66,7 +66,8 @@ def settings_text(
         texts.append(_heading(group, when, width, is_used=is_used))
         about = next((item for item in items if item.is_group), None)
         if about is not None and about.help:
-            texts.append(_filled(about.help, width, "  "))
+            how = " One of these settings on the command line puts it in use." if about.value is None else ""
+            texts.append(_filled(about.help + how, width, "  "))
         texts += (_entry(item, width, (set_by or {}).get(item.path, "here")) for item in entries)
     return "\n\n".join(texts)
 

@@ -7,7 +7,7 @@ USAGE = f"""\
 cenie: Unsupervised Environment Design in JAX
 
   cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
-              [--any.field VALUE ...]       train a student; --help lists every field
+              [--any.field VALUE ...]       train a student; --help lists every setting
               [--new-name]                  take the next free name if the directory holds a run already
               [--report]                    write a report (cenie report) when the run is finished
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
