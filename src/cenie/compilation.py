@@ -132,8 +132,8 @@ def unusable_cache(environment: Mapping[str, str]) -> str | None:
     if not chosen or chosen.lower() == "off" or (directory is not None and _ready(directory)):
         return None
     return (
-        f"{VARIABLE} is {chosen}, where compiled programs cannot be kept: it must be a directory that you can "
-        "write to and others cannot, below directories that not everybody can write to"
+        f"{VARIABLE} is {chosen}, where compiled programs cannot be kept: it must be a directory that you can"
+        " write to and others cannot, below directories that not everybody can write to"
     )
 
 

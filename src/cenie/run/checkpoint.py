@@ -78,6 +78,9 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
     try:
         sweep(directory)
         directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # before there is anything of ours to remove
+        raise _not_written(target, error) from error
+    try:
         if _is_intact(target, len(content)) and (target / MANIFEST).read_bytes() == manifest:
             return target
         temporary.mkdir()
@@ -90,9 +93,13 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
         sync_directory(directory)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno) from error
+        raise _not_written(target, error) from error
     _prune(directory, keep, len(content))
     return target
+
+
+def _not_written(target: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno)
 
 
 def load_newest(directory: Path, like: Any, check: Check | None = None) -> Loaded | None:

@@ -111,9 +111,10 @@ class RunDirectory:
             found = sorted(os.listdir(self.path))
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
-            reason = explain(error) if isinstance(error, OSError) else str(error)
-            raise RunDirectoryError(f"cannot create {self.path}: {reason}") from error
+        except ValueError as error:  # a zero byte
+            raise RunDirectoryError(f"cannot create {self.path}: {error}") from error
+        except OSError as error:
+            raise _refused(f"cannot create {self.path}", error) from error
         foreign = [name for name in found if not self._is_before_config(name)]
         if foreign:
             more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
