@@ -34,7 +34,7 @@ if command == "train":
     if (prepared / f"fail-{out.name}").exists():
         sys.exit("something broke")
     if not resumed:
-        shutil.copytree(prepared / out.name, out, ignore=shutil.ignore_patterns("summary.json"))
+        shutil.copytree(prepared / out.name, out, ignore=shutil.ignore_patterns("summary.json"), dirs_exist_ok=True)
         if (prepared / f"stop-{out.name}").exists():
             sys.exit(0)
     shutil.copy(prepared / out.name / "summary.json", out)
@@ -213,6 +213,47 @@ def test_files_of_somebody_else_in_the_place_of_a_run_are_left_alone(tmp_path, p
     assert run([*COMMAND, "--out", str(tmp_path / "out")]) == REFUSED
     assert "dr-seed0 holds metrics.jsonl, and no run" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["dr-seed0"]
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+def a_link_to_a_file(path: Path) -> None:
+    path.with_name("precious").write_text("precious")
+    path.symlink_to(path.with_name("precious"))
+
+
+@pytest.mark.parametrize("make", [a_directory, a_pipe, a_link_to_nothing, a_link_to_a_file])
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "lock", "../dr-seed0.log", "."])
+def test_odd_things_in_the_place_of_files_are_said_and_nothing_waits_for_them(
+    tmp_path, prepared, capsys, monkeypatch, make, name
+):
+    monkeypatch.setattr(compare, "make_report", lambda *given: None)
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "dr-seed0", out / "dr-seed0")
+    place = Path(os.path.normpath(out / "dr-seed0" / name))
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    make(place)
+    code = run([*COMMAND, "--out", str(out)])
+    said = capsys.readouterr().err
+    # An empty directory is a place for a run, and a lock is looked at by the run itself.
+    fine = (name == "." and make is a_directory) or name == "lock"
+    assert (code == OK) == fine, said
+    assert fine or "dr-seed0" in said
+    if make is a_link_to_a_file:
+        assert place.with_name("precious").read_text() == "precious"
 
 
 # Names of run directories (issue 29, E34)

@@ -155,7 +155,7 @@ def _wait_for_others(task: Task, is_stopped: Callable[[], bool], tell: Callable[
 def _carry_out(task: Task, command: list[str], started: Callable[[subprocess.Popen], None]) -> int:
     """The exit code of a command, which adds what it prints to the task's log."""
     with (
-        task.log.open("ab") as log,
+        open(open_regular(task.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log,
         subprocess.Popen(
             [*PROGRAM, *command],
             stdin=subprocess.PIPE,  # Open for as long as we live, which `command/child.py` watches.
