@@ -34,7 +34,8 @@ if command == "train":
     if (prepared / f"fail-{out.name}").exists():
         sys.exit("something broke")
     if not resumed:
-        shutil.copytree(prepared / out.name, out, ignore=shutil.ignore_patterns("summary.json"), dirs_exist_ok=True)
+        summary = shutil.ignore_patterns("summary.json")
+        shutil.copytree(prepared / out.name, out, ignore=summary, dirs_exist_ok=True)
         if (prepared / f"stop-{out.name}").exists():
             sys.exit(0)
     shutil.copy(prepared / out.name / "summary.json", out)

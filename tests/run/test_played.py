@@ -1,7 +1,9 @@
 """A table of an evaluation counts as played only if it is what is asked for now."""
 
 import dataclasses
+import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,7 @@ def test_a_suite_of_a_domain_of_ones_own_changes_with_its_module(tmp_path: Path,
     module = tmp_path / "with_a_suite.py"
     module.write_text("# one\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "with_a_suite", importlib.import_module("with_a_suite"))
     config = dataclasses.replace(preset("maze", "dr"), domain="with_a_suite:domain")
     request = evaluation_request(config, {})
     before = asked_for(config, request)

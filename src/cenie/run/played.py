@@ -5,8 +5,8 @@ table is the one that it would write. Imports no JAX.
 """
 
 import hashlib
-import importlib.util
 import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,10 @@ def _content(config: Config, suite: str) -> str:
     if suite not in config.entry.suites:
         return hashlib.sha256(read_suite_file(suite).encode()).hexdigest()
     if is_reference(config.domain):
-        spec = importlib.util.find_spec(config.domain.partition(":")[0])
-        if spec is not None and spec.origin is not None and os.path.isfile(spec.origin):
-            return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+        module = sys.modules.get(config.domain.partition(":")[0])
+        file = getattr(module, "__file__", None)
+        if file is not None and os.path.isfile(file):
+            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     return f"cenie {__version__}"
 
 
