@@ -14,7 +14,13 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from cenie import Teacher, compilation
-from cenie.compilation import cache_directory, give_back_memory, kept_programs, without_alarm
+from cenie.compilation import (
+    cache_directory,
+    give_back_memory,
+    kept_programs,
+    unusable_cache,
+    without_alarm,
+)
 from cenie.novelty import Coverage
 from cenie.novelty import estimator as estimator_module
 
@@ -166,6 +172,46 @@ def test_a_directory_that_cannot_be_trusted_is_not_used(cache: Path, spoil):
         with kept_programs():
             assert jax.config.jax_compilation_cache_dir is None
             assert compute() == 30.0
+
+
+@pytest.mark.parametrize("place", ["file/below", "open/below", "open/below/further", "x" * 300, "x" * 5000])
+def test_parents_that_cannot_hold_it_keep_nothing_and_one_sentence_says_so(
+    place: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In a directory that everybody can write to, anybody could put programs of their own in its place."""
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("CENIE_CACHE_DIR", str(tmp_path / place))
+    with kept_programs() as directory:
+        assert compute() == 30.0
+    assert directory is None
+    message = unusable_cache(os.environ)
+    assert message is not None
+    assert "where compiled programs cannot be kept" in message
+    assert not any((tmp_path / "open").iterdir())
+
+
+def test_parents_that_are_not_there_are_made(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)  # as /tmp
+    monkeypatch.setenv("CENIE_CACHE_DIR", str(tmp_path / "open/a/b/c"))
+    with kept_programs() as directory:
+        assert directory is not None
+        assert directory.is_dir()
+    assert unusable_cache(os.environ) is None
+    monkeypatch.setenv("CENIE_CACHE_DIR", "off")
+    assert unusable_cache(os.environ) is None
+    monkeypatch.delenv("CENIE_CACHE_DIR")
+    assert unusable_cache(os.environ) is None
+
+
+def test_a_present_directory_that_is_gone_is_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    def gone() -> str:
+        raise FileNotFoundError(2, "gone")
+
+    monkeypatch.setattr(os, "getcwd", gone)
+    assert cache_directory({"CENIE_CACHE_DIR": "programs"}) is None
 
 
 def test_where_programs_are_kept(monkeypatch: pytest.MonkeyPatch):

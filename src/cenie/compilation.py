@@ -112,7 +112,9 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
     if chosen.lower() == "off":
         return None
     if chosen:
-        return Path(chosen).absolute() / f"xla-{_machine()}"
+        with contextlib.suppress(OSError):  # The present directory may be gone.
+            return Path(chosen).absolute() / f"xla-{_machine()}"
+        return None
     try:
         home = Path.home()
     except RuntimeError:  # There is no such user, as in some containers.
@@ -121,6 +123,18 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
     given = environment.get("XDG_CACHE_HOME", "")
     base = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
     return (Path(given) if os.path.isabs(given) else base) / "cenie" / f"xla-{_machine()}"
+
+
+def unusable_cache(environment: Mapping[str, str]) -> str | None:
+    """Why programs are not kept where the user wants them to be, in a sentence; None if they are."""
+    chosen = environment.get(VARIABLE, "")
+    directory = cache_directory(environment)
+    if not chosen or chosen.lower() == "off" or (directory is not None and _ready(directory)):
+        return None
+    return (
+        f"{VARIABLE} is {chosen}, where compiled programs cannot be kept: it must be a directory that you can"
+        " write to and others cannot, below directories that not everybody can write to"
+    )
 
 
 @functools.cache
@@ -140,6 +154,8 @@ def _machine() -> str:
 def _ready(directory: Path) -> bool:
     """Make the directory and tidy it up; False if it cannot be used, or if others could write to it."""
     try:
+        if any(map(_is_open_to_all, directory.parents)):
+            return False
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.lstat()
         # What is in there will be run.
@@ -150,6 +166,15 @@ def _ready(directory: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_open_to_all(parent: Path) -> bool:
+    """Whether everybody could put another directory in the place of one in here; in /tmp nobody can."""
+    try:
+        mode = parent.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return bool(mode & stat.S_IWOTH and not mode & stat.S_ISVTX)
 
 
 def _tidy(directory: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from cenie.command import sweep
+from cenie import __version__
+from cenie.command import compare, sweep
 from cenie.command.answers import BAD_INPUT, FAILED, OK, REFUSED
 from cenie.command.cli import run
 from cenie.command.sweep import Task, next_command, run_tasks, updates_of
+from cenie.run.directory import RunDirectory
+from cenie.run.played import Asked, write_record
 from tests.report.synthetic import evaluate_later, write_run
 from tests.tiny import tiny
 
@@ -30,17 +34,29 @@ if command == "train":
     if (prepared / f"fail-{out.name}").exists():
         sys.exit("something broke")
     if not resumed:
-        shutil.copytree(prepared / out.name, out, ignore=shutil.ignore_patterns("summary.json"))
+        summary = shutil.ignore_patterns("summary.json")
+        shutil.copytree(prepared / out.name, out, ignore=summary, dirs_exist_ok=True)
         if (prepared / f"stop-{out.name}").exists():
             sys.exit(0)
     shutil.copy(prepared / out.name / "summary.json", out)
 else:
     out = Path(words[0])
-    suite = words[words.index("--suite") + 1]
-    shutil.copy(prepared / f"evaluation-{suite}-seed0-cycle80.csv", out)
+    suite = words[1].removeprefix("--suite=")
+    for kind in ("csv", "json"):
+        shutil.copy(prepared / f"evaluation-{suite}-seed0-cycle80.{kind}", out)
 print("did", command)
 """
 """A program in the place of `cenie` that copies what a run would leave."""
+
+
+CONTENT = f"cenie {__version__}"
+ASKED = Asked("cenie8", CONTENT, episodes=3, seed=0, checkpoints=1)
+
+
+def played(path: Path, asked: Asked) -> None:
+    """What `cenie evaluate` would write, with its record."""
+    evaluate_later(path, "cenie8", 0.5)
+    write_record(path / "evaluation-cenie8-seed0-cycle80.csv", asked, 80)
 
 
 @pytest.fixture
@@ -51,7 +67,7 @@ def prepared(tmp_path, monkeypatch):
     for method in ("dr", "plr-robust"):
         for seed in (0, 1):
             write_run(place / f"{method}-seed{seed}", method, seed=seed, overrides=overrides, points=0)
-    evaluate_later(place, "cenie8", 0.5)
+    played(place, Asked("cenie8", CONTENT, episodes=10, seed=0, checkpoints=5))
     (tmp_path / "fake.py").write_text(FAKE)
     monkeypatch.setattr(sweep, "PROGRAM", (sys.executable, str(tmp_path / "fake.py"), str(place)))
     monkeypatch.setattr(sweep, "_POLL_SECONDS", 0.01)
@@ -116,7 +132,7 @@ def test_runs_of_a_constant_rate_are_made_longer(tmp_path, prepared, capsys):
 def test_what_is_left_to_a_larger_budget(tmp_path):
     path = tmp_path / "dr-seed0"
     write_run(path, "dr")
-    evaluate_later(path, "cenie8", 0.5)
+    played(path, ASKED)
     steps = json.loads((path / "summary.json").read_text())["env_steps"]
     enough = dataclasses.replace(task_of(path), updates=1000, env_steps=steps)
     assert next_command(enough) is None
@@ -126,7 +142,7 @@ def test_what_is_left_to_a_larger_budget(tmp_path):
 
 
 def task_of(path: Path, place: Path | None = None) -> Task:
-    return Task(path, ("train", "maze", "dr", "--out", str(path)), ("cenie8",), ("--episodes", "3"), 40)
+    return Task(path, ("train", "maze", "dr", "--out", str(path)), (ASKED,), 40)
 
 
 def test_what_is_left_is_read_off_the_directory(tmp_path):
@@ -139,9 +155,210 @@ def test_what_is_left_is_read_off_the_directory(tmp_path):
     assert updates_of(task) == 40
     write_run(tmp_path / "other", "dr")
     shutil.copy(tmp_path / "other/summary.json", path)
-    assert next_command(task) == ["evaluate", str(path), "--suite", "cenie8", "--episodes", "3"]
-    evaluate_later(path, "cenie8", 0.5)
+    evaluation = ["evaluate", str(path), *ASKED.options]
+    assert next_command(task) == evaluation
+    played(path, dataclasses.replace(ASKED, episodes=1))
+    assert next_command(task) == evaluation
+    played(path, ASKED)
     assert next_command(task) is None
+
+
+def test_bug_a_table_of_one_episode_was_taken_for_one_of_ten(tmp_path, prepared, capsys):
+    out = tmp_path / "out"
+    played(prepared, Asked("cenie8", CONTENT, episodes=1, seed=0, checkpoints=5))
+    assert run([*COMMAND, "--episodes", "1", "--out", str(out)]) == OK
+    assert (out / "dr-seed0.log").read_text() == "did train\ndid evaluate\n"
+    played(prepared, Asked("cenie8", CONTENT, episodes=10, seed=0, checkpoints=5))
+    assert run([*COMMAND, "--out", str(out)]) == OK
+    assert (out / "dr-seed0.log").read_text() == "did train\ndid evaluate\ndid evaluate\n"
+    capsys.readouterr()
+
+
+def test_two_evaluations_that_replace_each_other_do_not_go_on_for_ever(tmp_path, prepared):
+    """Two files of one name in different directories, say."""
+    task = dataclasses.replace(
+        task_of(tmp_path / "dr-seed0"),
+        evaluations=(dataclasses.replace(ASKED, episodes=4), dataclasses.replace(ASKED, episodes=5)),
+    )
+    (outcome,) = run_tasks([task], 1, lambda: None)
+    assert "left this undone" in outcome.error
+
+
+ODD_SUMMARIES = [
+    "",
+    "[]",
+    "null",
+    "3",
+    "{}",
+    '{"cycles": 1}',
+    '{"cycles": "1", "updates": 40, "env_steps": 1}',
+]
+
+
+@pytest.mark.parametrize("content", [*ODD_SUMMARIES, "\x00" * 99, "[" * 10_000])
+def test_bug_an_odd_summary_gave_a_traceback(tmp_path, prepared, capsys, content):
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "dr-seed0", out / "dr-seed0")
+    (out / "dr-seed0/summary.json").write_text(content)
+    assert run([*COMMAND, "--out", str(out)]) == REFUSED
+    message = capsys.readouterr().err
+    assert str(out / "dr-seed0/summary.json") in message
+    assert "is no summary of a run" in message or "is not valid JSON" in message
+    assert [path.name for path in out.iterdir()] == ["dr-seed0"]
+    assert updates_of(task_of(out / "dr-seed0")) == 0
+
+
+def test_files_of_somebody_else_in_the_place_of_a_run_are_left_alone(tmp_path, prepared, capsys):
+    (tmp_path / "out/dr-seed0").mkdir(parents=True)
+    (tmp_path / "out/dr-seed0/metrics.jsonl").write_text("precious")
+    assert run([*COMMAND, "--out", str(tmp_path / "out")]) == REFUSED
+    assert "dr-seed0 holds metrics.jsonl, and no run" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["dr-seed0"]
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+def a_link_to_a_file(path: Path) -> None:
+    path.with_name("precious").write_text("precious")
+    path.symlink_to(path.with_name("precious"))
+
+
+@pytest.mark.parametrize("make", [a_directory, a_pipe, a_link_to_nothing, a_link_to_a_file])
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "lock", "../dr-seed0.log", "."])
+def test_odd_things_in_the_place_of_files_are_said_and_nothing_waits_for_them(
+    tmp_path, prepared, capsys, monkeypatch, make, name
+):
+    monkeypatch.setattr(compare, "make_report", lambda *given: None)
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "dr-seed0", out / "dr-seed0")
+    place = Path(os.path.normpath(out / "dr-seed0" / name))
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    make(place)
+    code = run([*COMMAND, "--out", str(out)])
+    said = capsys.readouterr().err
+    # An empty directory is a place for a run, and a lock is looked at by the run itself.
+    fine = (name == "." and make is a_directory) or name == "lock"
+    assert (code == OK) == fine, said
+    assert fine or "dr-seed0" in said
+    if make is a_link_to_a_file:
+        assert place.with_name("precious").read_text() == "precious"
+
+
+# Names of run directories (issue 29, E34)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [
+        ("accel", "accel"),
+        ("accel --teacher.generator uniform60", "accel-teacher.generator-uniform60"),
+        ("accel --run.checkpoint_every 10 --run.evaluate_every=1000 --run.devices 1", "accel"),
+        ("accel --run.keep_checkpoints 5 --run.env_steps 900", "accel-run.env_steps-900"),
+        ("accel --preset paper --env.no_redraw_direction", "accel-env.no_redraw_direction-preset-paper"),
+        ("plr-cenie --teacher.novelty.coverage.components 2,4", None),
+    ],
+)
+def test_runs_are_named_after_what_decides_what_a_student_learns(recipe, name):
+    """They were called `accel-run.checkpoint_every-10-run.evaluate_every-1000-seed901`."""
+    assert compare._name_of(recipe) == name or name is None
+    assert len(compare._name_of(recipe)) <= 130
+
+
+def test_the_order_and_the_way_of_writing_options_is_not_in_a_name():
+    one, two = "dr --student.ppo.clip 0.1 --env.size 9", "dr   --env.size=9 --student.ppo.clip=0.1"
+    assert compare._name_of(one) == compare._name_of(two) == "dr-env.size-9-student.ppo.clip-0.1"
+
+
+def test_names_that_are_too_long_or_lose_letters_are_told_apart():
+    long = [f"dr --teacher.generator {'x' * 300}{end}" for end in "ab"]
+    odd = [f"dr --teacher.generator 'a{letter}b'" for letter in ("/", " ", "*", "\x00", "\ud800")]
+    names = {compare._name_of(recipe) for recipe in long + odd}
+    assert len(names) == 7
+    assert all(len(name) < 140 and "/" not in name and name.isascii() for name in names)
+
+
+# A comparison that was killed (issue 29, D27)
+
+PATIENT = """
+import sys, time
+from pathlib import Path
+from cenie.run.directory import RunDirectory, RunDirectoryError
+from cenie.run.signals import GracefulStop, end_with, leave_on_signals
+
+leave_on_signals()
+end_with(0)
+words = sys.argv[1:]
+if words[0] == "train":
+    out = Path(words[words.index("--resume" if "--resume" in words else "--out") + 1])
+    with RunDirectory(out).lock(), GracefulStop() as stop:
+        (out / "config.json").touch()
+        if "--resume" not in words:
+            while not stop.requested:
+                time.sleep(0.01)
+            time.sleep(1.0)  # a checkpoint
+            (out / "saved").touch()
+            sys.exit(0)
+        assert (out / "saved").exists(), "resumed before the checkpoint was there"
+        (out / "summary.json").write_text('{"cycles": 80, "updates": 40, "env_steps": 1}')
+"""
+"""A program that trains until it is told to stop, and then takes a while."""
+
+COMPARING = """
+import sys
+from pathlib import Path
+from cenie.command import sweep
+from cenie.command.sweep import Task, run_tasks
+sweep.PROGRAM = (sys.executable, sys.argv[1])
+path = Path(sys.argv[2])
+task = Task(path, ("train", "maze", "dr", "--out", str(path)), (), 40)
+for outcome in run_tasks([task], 1, lambda: None, lambda message: print(message, flush=True)):
+    print(outcome.error or "done", flush=True)
+"""
+
+
+def test_bug_a_comparison_that_was_killed_left_runs_that_made_the_next_one_fail(tmp_path):
+    """Its runs went on unseen and held their locks: the next call failed with "is in use by"."""
+    (tmp_path / "patient.py").write_text(PATIENT)
+    path = tmp_path / "dr-seed0"
+    command = [sys.executable, "-c", COMPARING, str(tmp_path / "patient.py"), str(path)]
+    with subprocess.Popen(command) as first:
+        wait_until((path / "config.json").exists)
+        first.kill()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    *waiting, last = done.stdout.splitlines()
+    assert last == "done", (path.with_suffix(".log")).read_text()
+    assert all(line.startswith("waiting for process ") for line in waiting)
+    assert len(waiting) == 1
+    assert RunDirectory(path).in_use_by() is None
+
+
+def test_who_waits_for_another_process_can_be_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "_POLL_SECONDS", 0.01)
+    path = tmp_path / "dr-seed0"
+    said = []
+    with RunDirectory(path).lock():
+
+        def progress():
+            if said and len(said) < 2:
+                said.append("stop")
+                os.kill(os.getpid(), signal.SIGINT)
+
+        (outcome,) = run_tasks([task_of(path)], 1, progress, said.append)
+    assert outcome.stopped
+    assert said[0].startswith(f"waiting for process {os.getpid()} on ")
 
 
 def test_a_failure_does_not_stop_the_others(tmp_path, prepared, capsys):
@@ -160,7 +377,7 @@ def test_a_failure_does_not_stop_the_others(tmp_path, prepared, capsys):
 
 def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, prepared):
     (prepared / "stop-dr-seed0").touch()
-    task = task_of(tmp_path / "dr-seed0")
+    task = dataclasses.replace(task_of(tmp_path / "dr-seed0"), evaluations=())
     (outcome,) = run_tasks([task], 1, lambda: None)
     assert outcome.stopped
     assert not outcome.error
@@ -220,7 +437,7 @@ def tiny_task(path: Path, updates: int) -> Task:
         if name not in ("domain", "method", "preset", "from_python") and value is not None
     ]
     begin = ("train", "maze", "plr", "--preset", "quick", "--out", str(path), *options)
-    return Task(path, begin, ("cenie8",), ("--episodes", "1"), updates)
+    return Task(path, begin, (dataclasses.replace(ASKED, episodes=1),), updates)
 
 
 def wait_until(condition, seconds=300):
@@ -233,6 +450,29 @@ def wait_until(condition, seconds=300):
 def files_of(path: Path) -> dict[str, bytes]:
     names = ("metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json")
     return {name: (path / name).read_bytes() for name in names}
+
+
+KILLED = """
+import pickle, sys
+from cenie.command.sweep import perform
+perform(pickle.load(open(sys.argv[1], "rb")))
+"""
+
+
+@pytest.mark.slow
+def test_runs_of_a_comparison_that_was_killed_end_with_the_same_bytes(tmp_path):
+    updates = 400
+    sweep.perform(tiny_task(tmp_path / "straight", updates))
+    task = tiny_task(tmp_path / "killed", updates)
+    (tmp_path / "task").write_bytes(pickle.dumps(task))
+    for _ in range(3):
+        before = updates_of(task)
+        with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "task")]) as comparing:
+            wait_until(lambda before=before: before < updates_of(task) < updates)
+            comparing.kill()
+    sweep.perform(task)
+    assert task.log.read_text().count("stopped; go on with") == 3
+    assert files_of(tmp_path / "killed") == files_of(tmp_path / "straight")
 
 
 @pytest.mark.slow

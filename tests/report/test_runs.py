@@ -206,6 +206,22 @@ def test_what_cannot_be_compared_is_named(tmp_path):
     assert "decay_updates" not in notes
 
 
+def test_bug_runs_of_one_budget_of_environment_steps_were_said_to_differ(tmp_path):
+    """They end after 413, 416 and 417 updates, and each had played its last checkpoints."""
+    for seed, updates in enumerate((413, 416, 417)):
+        overrides = {"run.env_steps": 9_000_000, "updates": 1000}
+        write_run(tmp_path / str(seed), "dr", seed=seed, updates=updates, overrides=overrides)
+    assert "checkpoints played" not in "\n".join(comparability(group_runs(open_runs([tmp_path]).runs)))
+    other = write_run(tmp_path / "3", "plr", seed=3, updates=1000, overrides={"run.env_steps": 20_000_000})
+    notes = "\n".join(comparability(group_runs(open_runs([tmp_path]).runs)))
+    assert "the budgets (environment steps) differ: 9000000 (dr); 20000000 (plr)" in notes
+    assert "checkpoints played" not in notes
+    summary = json.loads((other / "summary.json").read_text())
+    (other / "summary.json").write_text(json.dumps(summary | {"updates": 2000}))
+    notes = "\n".join(comparability(group_runs(open_runs([tmp_path]).runs)))
+    assert "checkpoints played on cenie8 differ: 1 up to the end (dr); 1 up to update 1000 (plr)" in notes
+
+
 def test_a_seed_that_is_there_twice_is_named(tmp_path):
     write_run(tmp_path / "a", "dr")
     write_run(tmp_path / "b", "dr")

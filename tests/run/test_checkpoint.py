@@ -596,6 +596,32 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     assert names(elsewhere) == ["step-00000002"]
 
 
+def test_bug_checkpoints_behind_a_link_were_swept_and_pruned(tmp_path: Path) -> None:
+    """Unfinished work of somebody else, and all but the newest of their checkpoints, were removed."""
+    elsewhere, directory = tmp_path / "elsewhere", tmp_path / "checkpoints"
+    for step in (1, 2, 3):
+        save(elsewhere, state(step), step=step, facts={}, keep=3)
+    (elsewhere / "tmp-step-00000004").mkdir()
+    before = names(elsewhere)
+    directory.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="it is a link, which leads out of the run directory"):
+        save(directory, state(4), step=4, facts={}, keep=1)
+    with pytest.raises(RunDirectoryError, match="it is a link, which leads out of the run directory"):
+        load_newest(directory, LIKE)
+    assert names(elsewhere) == before
+
+
+def test_a_link_among_unfinished_work_goes_and_its_target_stays(tmp_path: Path) -> None:
+    elsewhere, directory = tmp_path / "elsewhere", tmp_path / "checkpoints"
+    save(elsewhere, state(2), step=2, facts={})
+    directory.mkdir()
+    (directory / "tmp-step-00000001").symlink_to(elsewhere)  # in the way of the next checkpoint
+    (directory / "tmp-mine").mkdir()
+    save(directory, state(1), step=1, facts={})
+    assert names(directory) == ["step-00000001", "tmp-mine"]
+    assert names(elsewhere) == ["step-00000002"]
+
+
 def test_a_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path) -> None:
     file = two_checkpoints(tmp_path) / "manifest.json"
     file.unlink()

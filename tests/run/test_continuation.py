@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import cenie
 from cenie import settings
 from cenie.command import cli
 from cenie.run import evaluate_run, manifest
@@ -180,6 +181,86 @@ def test_a_new_run_does_not_begin_among_the_checkpoints_of_another(short: Path, 
     (short / "config.json").unlink()
     assert cli.run(["train", "maze", "dr", "--out", str(short)]) == cli.REFUSED
     assert "a new run needs a directory of its own" in capsys.readouterr().err
+
+
+USERS_OWN = (
+    "metrics.jsonl",
+    "levels.csv",
+    "evaluations.csv",
+    "timing.jsonl",
+    "summary.json",
+    "lock",
+    "tmp-config.json-1",
+    "tmp-notes-1",
+    "snapshots/tmp-a-1",
+    "checkpoints/tmp-step-1",
+)
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_bug_a_new_run_replaced_and_removed_the_files_of_somebody_else(tmp_path: Path) -> None:
+    for name in USERS_OWN:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"precious {name}")
+    before = snapshot(tmp_path)
+    code, said = without_jax("train", "maze", "dr", "--out", tmp_path)
+    assert code == cli.REFUSED
+    assert "holds checkpoints, evaluations.csv, levels.csv and 6 more, and no run" in said
+    for resume in (False, True):
+        with pytest.raises(RunDirectoryError, match=r"holds checkpoints, .* and no run"):
+            run(SHORT, tmp_path, resume=resume)
+        with pytest.raises(RunDirectoryError, match=r"holds checkpoints, .* and no run"):
+            cenie.train(SHORT, tmp_path, resume=resume, quiet=True)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"student.ppo.clip": 0.3}])
+def test_bug_a_run_went_on_in_the_directory_of_another_that_had_no_checkpoint_yet(
+    short: Path, other: dict[str, Any]
+) -> None:
+    """Its tables were emptied and its config.json replaced."""
+    shutil.rmtree(short / "checkpoints")
+    before = snapshot(short)
+    config = settings.replace(SHORT, other)
+    for begin in (cenie.train, lambda *given, quiet, **named: run(*given, **named)):
+        with pytest.raises(RunDirectoryError, match="holds a run of other settings"):
+            begin(config, short, resume=True, quiet=True)
+    assert snapshot(short) == before
+
+
+def test_a_config_of_another_program_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model": "bert"}')
+    before = snapshot(tmp_path)
+    for resume in (False, True):
+        with pytest.raises(RunDirectoryError):
+            run(SHORT, tmp_path, resume=resume)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "snapshots"])
+def test_bug_a_resumed_run_removed_files_through_a_link(short: Path, name: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(short / name, elsewhere)
+    for unfinished in ("tmp-step-00000009", "tmp-cycle-00000009.npz-1"):
+        (elsewhere / unfinished).write_text("precious")
+    (short / name).symlink_to(elsewhere)
+    before = snapshot(elsewhere)
+    with pytest.raises(RunDirectoryError, match="it is a link, which leads out of the run directory"):
+        run(LONGER, short, resume=True)
+    assert snapshot(elsewhere) == before
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.csv", "levels.csv", "timing.jsonl"])
+def test_a_table_that_is_a_link_keeps_its_target(short: Path, name: str, tmp_path: Path) -> None:
+    shutil.move(short / name, tmp_path / name)
+    (short / name).symlink_to(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(RunDirectoryError, match=f"cannot read .*{name}"):
+        run(LONGER, short, resume=True)
+    assert (tmp_path / name).read_bytes() == before
 
 
 # Forged and missing facts, files that are no files, escape characters (point 10)

@@ -86,6 +86,7 @@ def test_the_same_process_cannot_lock_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"{}", b"[" * 500, b'{"pid": "x", "host": 1}', b"null"])
 def test_a_lock_file_with_strange_content_is_taken_over(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
+    (tmp_path / "config.json").touch()
     with RunDirectory(tmp_path).lock() as note:
         assert note is not None
         assert "an unknown process ended without releasing" in note
@@ -94,6 +95,7 @@ def test_a_lock_file_with_strange_content_is_taken_over(tmp_path: Path, content:
 def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
+    (tmp_path / "config.json").touch()
     (tmp_path / "lock").symlink_to(victim)
     with pytest.raises(RunDirectoryError, match="symbolic links"), RunDirectory(tmp_path).lock():
         pytest.fail("locked through a link")
@@ -120,10 +122,66 @@ def test_a_lock_that_cannot_be_emptied_at_the_end_does_not_hide_the_result(
 
 
 def test_taking_the_lock_sweeps_unfinished_files_only(tmp_path: Path) -> None:
-    for name in ("tmp-summary.json-1", "tmp-config.json-77", "config.json"):
+    for name in ("tmp-summary.json-1", "tmp-config.json-77", "config.json", "tmp-notes.txt"):
         (tmp_path / name).write_text("{}")
     with RunDirectory(tmp_path).lock():
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", "tmp-notes.txt"]
+
+
+# A directory that is free, a run's own, or somebody's (issue 29, A1)
+
+
+def test_a_run_may_begin_where_nothing_is_or_only_a_beginning_of_its_own(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "new").check_free()
+    assert not (tmp_path / "new").exists()
+    RunDirectory(tmp_path).check_free()
+    for content in ("", '{"pid": 1, "host": "somewhere"}'):
+        (tmp_path / "lock").write_text(content)
+        (tmp_path / "tmp-config.json-77").write_text("{")
+        RunDirectory(tmp_path).check_free()
+        with RunDirectory(tmp_path).lock():
+            assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "summary.json", "tmp-summary.json-1", "checkpoints/step-00000001/a", "x"]
+)
+def test_what_no_run_has_made_is_named_and_stays(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("precious")
+    reason = f"holds {name.split('/')[0]}, and no run: a new run needs a directory of its own"
+    with pytest.raises(RunDirectoryError, match=reason), RunDirectory(tmp_path).lock():
+        pytest.fail("locked")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("content", ["precious", "{}", "\n" * 300 + "precious"])
+def test_a_lock_that_no_run_has_made_stays(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lock").write_text(content)
+    with pytest.raises(RunDirectoryError, match="holds lock, and no run"), RunDirectory(tmp_path).lock():
+        pytest.fail("locked")
+    assert (tmp_path / "lock").read_text() == content
+
+
+def test_many_files_are_counted(tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(RunDirectoryError, match=r"holds 0.txt, 1.txt, 2.txt and 4 more, and no run"):
+        RunDirectory(tmp_path).check_free()
+
+
+def test_who_uses_a_directory_is_known_without_taking_the_lock(tmp_path: Path, holder) -> None:
+    directory = RunDirectory(tmp_path)
+    assert directory.in_use_by() == f"process {holder.pid} on {socket.gethostname()}"
+    holder.kill()
+    holder.wait()
+    assert directory.in_use_by() is None
+    assert RunDirectory(tmp_path / "nowhere").in_use_by() is None
+    with directory.lock():
+        assert directory.in_use_by() == f"process {os.getpid()} on {socket.gethostname()}"
+    assert directory.in_use_by() is None
 
 
 def test_a_directory_that_cannot_be_made_is_explained(tmp_path: Path) -> None:

@@ -264,6 +264,50 @@ CASES = {
     "evaluate 10^12 episodes": Case(f"evaluate good --episodes {HUGE}", "episodes: must be at most 100000"),
     "evaluate by an unknown option": Case("evaluate good --epsiodes 3", "did you mean 'episodes'"),
     "evaluate without a checkpoint": Case("evaluate good", "good has no checkpoint to evaluate", REFUSED),
+    # Empty words and names
+    "no domain and no method": Case(["train", "", ""], "'': is an empty word; expected a name or a path"),
+    "the empty name to evaluate": Case(["evaluate", ""], "is an empty word"),
+    "the empty name to report on": Case(["report", ""], "is an empty word"),
+    "the empty name to watch": Case(["watch", ""], "is an empty word"),
+    "out of nothing": Case(["train", "maze", "dr", "--out", ""], "out: needs a directory"),
+    "resume of the empty name": Case(["train", "--resume", ""], "resume: needs a directory"),
+    "resume with an empty domain": Case(["train", "--resume", "good", "--domain="], "domain: must be one of"),
+    "the empty preset": Case(["train", "maze", "dr", "--preset", ""], "preset: must be one of quick"),
+    "the empty suite": Case(["evaluate", "good", "--suite", ""], "suite: must be one of cenie8"),
+    "the empty domain": Case(["evaluate", "good", "--domain", ""], "domain: must be one of maze"),
+    "compare the empty recipe": Case(["compare", "maze", ""], "is an empty word"),
+    "compare a blank recipe": Case(["compare", "maze", " "], "compare: ' ' has no method"),
+    "compare into nothing": Case(["compare", "maze", "dr", "--out", ""], "out: needs a directory"),
+    "compare on no suite": Case(["compare", "maze", "dr", "--suites", ""], "suites: needs at least one name"),
+    # Names and paths that are too long
+    "a directory to evaluate that is too long": Case(f"evaluate {'x' * 5000}", "File name too long"),
+    "a directory to report on that is too long": Case(f"report {'x' * 5000}", "ENAMETOOLONG", REFUSED),
+    "a directory to watch that is too long": Case(f"watch {'x' * 5000}", "ENAMETOOLONG", REFUSED),
+    "a suite that is too long": Case(f"evaluate good --suite {'x' * 5000}", "suite: must be one of cenie8"),
+    "compare into a name that is too long": Case(
+        f"compare maze dr --out {'x' * 5000}", "ENAMETOOLONG", REFUSED
+    ),
+    "compare into a file": Case("compare maze dr --out file", "Not a directory (ENOTDIR)", REFUSED),
+    # Recipes and seeds
+    "compare with an open quote": Case(
+        ["compare", "maze", "dr --teacher.generator 'x"], "cannot be split: No closing quotation"
+    ),
+    "compare with a seed in a recipe": Case(
+        ["compare", "maze", "dr --seed 5"], "'dr --seed 5' has a seed of its own; --seeds says which"
+    ),
+    "compare with a seed": Case("compare maze dr --seed 5", "seed: is given by --seeds N"),
+    "compare the same twice": Case(["compare", "maze", "dr", "dr"], "would both train into dr-seedN"),
+    "compare what differs in nothing that counts": Case(
+        ["compare", "maze", "dr --run.devices 1", "dr --run.checkpoint_every=3"],
+        "'dr --run.devices 1' and 'dr --run.checkpoint_every=3' would both train into dr-seedN",
+    ),
+    "compare 10^10 seeds": Case("compare maze dr --seeds 10000000000", "seeds: must be at most 1000, got "),
+    "compare a number of seeds of 5000 digits": Case(
+        f"compare maze dr --seeds {'9' * 5000}", "seeds: must be at most 1000, got "
+    ),
+    "compare with 2000 seeds": Case(
+        f"compare maze dr --seeds {','.join(map(str, range(2000)))}", "seeds: expected at most 1000 values"
+    ),
     "a sink that is not installed": Case(
         "train maze dr --run.sinks wandb",
         "run.sinks: 'wandb' is not installed; install it with: pip install 'cenie[wandb]'",

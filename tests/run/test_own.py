@@ -33,6 +33,8 @@ class Length:
 def sized(length: Length) -> cenie.Domain:
     if length.max_steps == 13:
         raise RuntimeError("unlucky")
+    if length.max_steps == 14:
+        raise SystemExit("gone")
     return cenie.Domain("sized", Corridor(length.max_steps), {"all": generate}, {"ends": ends})
 
 def untold(length: Length):
@@ -58,9 +60,10 @@ def home(tmp_path, monkeypatch) -> Path:
     write_files("own-environment.md", tmp_path)
     (tmp_path / "mine.py").write_text(SETTINGS)
     (tmp_path / "broken.py").write_text("import mine\n1 / 0\n")
+    (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
     foreign.load.cache_clear()
-    for name in ("corridor", "mine", "broken", "lacking"):
+    for name in ("corridor", "mine", "broken", "leaving", "lacking"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -79,6 +82,7 @@ def refusal(capsys, *arguments: str) -> str:
         ("mine:nothing", "module 'mine' has no 'nothing'; it has sized, two, wrong, empty, row"),
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
+        ("leaving:domain", "'leaving' cannot be imported: SystemExit: 3 ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
         ("mine:number", "mine:number is 3; it must be a cenie.Domain, a function"),
         ("mine:untold", "a function that is annotated to return one (-> Domain)"),
@@ -107,6 +111,9 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     )
     assert "mine:sized raised RuntimeError: unlucky (" in refusal(
         capsys, "train", "mine:sized", "dr", "--env.max_steps", "13"
+    )
+    assert "mine:sized raised SystemExit: gone (" in refusal(
+        capsys, "train", "mine:sized", "dr", "--env.max_steps", "14"
     )
     assert "teacher.edit: must be null: mine:sized has no edit" in refusal(
         capsys, "train", "mine:sized", "accel"

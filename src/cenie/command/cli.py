@@ -14,7 +14,7 @@ from cenie.command.train import train_command
 from cenie.command.usage import USAGE
 from cenie.command.watch import watch_command
 from cenie.run.directory import RunDirectoryError
-from cenie.run.durable import WriteError
+from cenie.run.durable import WriteError, explain, is_wrong_kind
 from cenie.run.output import printable
 from cenie.settings import Problem, SettingsError
 
@@ -30,6 +30,8 @@ COMMANDS = {
     "methods": methods_command,
     "domains": domains_command,
 }
+
+_LONGEST_PATH = 300
 
 
 def main() -> None:
@@ -58,6 +60,10 @@ def run(arguments: list[str]) -> int:
     except WriteError as error:
         complain(str(error))
         return CANNOT_WRITE
+    except OSError as error:  # of a path that the command has not looked at by itself, such as one too long
+        path = str(error.filename or name)
+        complain(f"{path if len(path) < _LONGEST_PATH else path[:_LONGEST_PATH] + '...'}: {explain(error)}")
+        return REFUSED if is_wrong_kind(error) else CANNOT_WRITE
 
 
 if __name__ == "__main__":

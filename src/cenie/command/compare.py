@@ -1,12 +1,14 @@
 """`cenie compare`: train methods with several seeds, evaluate them, and report."""
 
 import dataclasses
+import hashlib
 import importlib.util
+import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,15 +17,17 @@ from cenie import settings
 from cenie.command.answers import FAILED, OK, complain, say
 from cenie.command.options import directory_option, let_import, parse, plain, typed
 from cenie.command.report import ReportRequest, check_installed, make_report, read_request
-from cenie.command.sweep import Outcome, Task, run_tasks, updates_of
+from cenie.command.sweep import Outcome, Task, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
 from cenie.run.config import DECAY_SETTINGS, Config, evaluation_request, load_config
 from cenie.run.continuation import decays
 from cenie.run.devices import core_count
 from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings
+from cenie.run.output import printable
+from cenie.run.played import asked_for
 from cenie.run.presets import preset
 from cenie.run.start import start_problems
-from cenie.settings import Problem, SettingsError, setting
+from cenie.settings import Problem, SettingsError, setting, show
 
 USAGE = """\
 cenie compare DOMAIN METHOD ... [--seeds N|A,B,...] [--out DIR] [--preset NAME] [--updates N]
@@ -46,6 +50,12 @@ and the options of `cenie report`
 _SPACING = 20
 """A checkpoint is written after each such part of a run, so that the last ones are of the end of training."""
 _PAUSE_SECONDS = 2.0
+_MOST_SEEDS = 1000
+_LONGEST_NAME = 120
+"""Letters of the name of a run directory, without its seed; file systems take 255, with `.log` and others."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9.,+_-]+")
+_BUDGET = "run.env_steps"
+"""The one setting of the group `run` that decides what a student learns."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,9 @@ def compare_command(arguments: list[str]) -> int:
     out = directory_option(options, "out") or Path("runs") / f"compare-{domain.replace(':', '-')}"
     request = _request(_taken(options, CompareRequest))
     report = read_request(_taken(options, ReportRequest))
+    if "seed" in options:
+        raise SettingsError([Problem("seed", "is given by --seeds N or --seeds A,B,...")])
+    _check_names(recipes)
     tasks = [
         _task(out, domain, recipe, options | {"seed": str(seed)}, request)
         for seed in request.seeds
@@ -99,8 +112,14 @@ def _request(options: dict[str, str]) -> CompareRequest:
     for name in ("seeds", "suites"):
         if name in options:
             values[name] = [plain(part) for part in options[name].split(",") if part]
-    if options.get("seeds", "").isdecimal():
-        values["seeds"] = list(range(int(options["seeds"])))
+    count = options.get("seeds", "")
+    if count.isdecimal():
+        # Its length first: a number of thousands of digits is none for Python.
+        if len(count) > len(str(_MOST_SEEDS)) or int(count) > _MOST_SEEDS:
+            raise SettingsError([Problem("seeds", f"must be at most {_MOST_SEEDS}, got {show(count)}")])
+        values["seeds"] = list(range(int(count)))
+    if values.get("suites") == []:
+        raise SettingsError([Problem("suites", "needs at least one name of a suite")])
     request = settings.read(CompareRequest, values)
     if not request.seeds or len(set(request.seeds)) < len(request.seeds):
         raise SettingsError([Problem("seeds", "must be a number from 1 on, or different seeds: 10,11,12")])
@@ -110,9 +129,7 @@ def _request(options: dict[str, str]) -> CompareRequest:
 def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request: CompareRequest) -> Task:
     """One run, whose settings are found good. Raises `SettingsError`, or `RunDirectoryError` if its directory
     holds a run of other settings."""
-    (method, *surplus), own = parse(shlex.split(recipe) or [""])
-    if surplus:
-        raise SettingsError([Problem("compare", f"{recipe!r} has more than one method; write them as words")])
+    method, own = _parsed(recipe)
     given = options | own
     name = given.pop("preset", None)
     config = preset(domain, method, name, typed(domain, method, given))
@@ -127,20 +144,16 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
     if problems:
         raise SettingsError(problems)
     suites = request.suites or (config.run.suite,)
-    evaluation = {"episodes": request.episodes, "checkpoints": request.checkpoints}
-    for suite in suites:
-        evaluation_request(config, {"suite": suite, **evaluation})
-    directory = (
-        out / f"{re.sub(r'[^A-Za-z0-9.+_-]+', '-', recipe.replace('--', '')).strip('-')}-seed{config.seed}"
-    )
+    how = {"episodes": request.episodes, "checkpoints": request.checkpoints}
+    evaluations = [evaluation_request(config, {"suite": suite, **how}) for suite in suites]
+    directory = out / f"{_name_of(recipe)}-seed{config.seed}"
     _check_directory(directory, config)
     budget = {"updates": config.updates, "run.env_steps": config.run.env_steps}
     words = ["train", domain, method, *([] if name is None else ["--preset", name]), "--out", str(directory)]
     return Task(
         directory=directory,
         begin=(*words, *(f"--{path}={text}" for path, text in given.items())),
-        suites=tuple(suites),
-        evaluate=tuple(word for key, value in evaluation.items() for word in (f"--{key}", str(value))),
+        evaluations=tuple(asked_for(config, evaluation) for evaluation in evaluations),
         updates=config.updates,
         env_steps=config.run.env_steps,
         longer=tuple(f"--{path}={value}" for path, value in budget.items() if value is not None),
@@ -148,11 +161,60 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
     )
 
 
+def _parsed(recipe: str) -> tuple[str, dict[str, str]]:
+    """The method of a recipe and its own options."""
+    try:
+        words = shlex.split(recipe)
+    except ValueError as error:
+        raise SettingsError([Problem("compare", f"{show(recipe)} cannot be split: {error}")]) from error
+    methods, own = parse(words)
+    if len(methods) != 1:
+        found = "more than one method; write them as words" if methods else "no method"
+        raise SettingsError([Problem("compare", f"{show(recipe)} has {found}")])
+    if "seed" in own:
+        message = f"{show(recipe)} has a seed of its own; --seeds says which seeds all methods have"
+        raise SettingsError([Problem("compare", message)])
+    return methods[0], own
+
+
+def _name_of(recipe: str) -> str:
+    """What the directories of a recipe are called, without the seed: its method and the options that decide
+    how a student learns, in the order of their names."""
+    method, own = _parsed(recipe)
+    parts = [method]
+    for path, text in sorted(own.items()):
+        if not path.startswith("run.") or path == _BUDGET:
+            parts.append(path if text == "true" else f"{path}-{text}")
+    name = "-".join(parts)
+    if _PLAIN_NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
+        return name
+    # What cannot stand in a name, or is too long for one, is told apart by a hash of all of it.
+    short = re.sub(r"[^A-Za-z0-9.,+_-]+", "-", name)[:_LONGEST_NAME].strip("-")
+    return f"{short}-{hashlib.sha256(name.encode(errors='backslashreplace')).hexdigest()[:8]}"
+
+
+def _check_names(recipes: Sequence[str]) -> None:
+    """Two recipes must not share a directory; some file systems take upper and lower case for the same."""
+    found: dict[str, str] = {}
+    for recipe in recipes:
+        name = _name_of(recipe)
+        if name.casefold() in found:
+            message = (
+                f"{show(found[name.casefold()])} and {show(recipe)} would both train into {name}-seedN; "
+                f"neither settings of `run` (but {_BUDGET}) nor capitals make another name"
+            )
+            raise SettingsError([Problem("compare", message)])
+        found[name.casefold()] = recipe
+
+
 def _check_directory(directory: Path, config: Config) -> None:
     """A run that is there already must be the one that is asked for, or a beginning of it."""
-    file = RunDirectory(directory).config
-    if not file.exists():
+    files = RunDirectory(directory)
+    file = files.config
+    if not os.path.lexists(file):
+        files.check_free()
         return
+    read_counts(files)
     before = load_config(file, config.entry)
     saved, asked = settings.to_data(before), settings.to_data(config)
     steps_before, steps = before.run.env_steps, config.run.env_steps
@@ -187,15 +249,16 @@ def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: 
             text = f"{len(ended)} of {len(tasks)} runs finished; updates"
             bar.update(line, completed=done, description=text)
 
+        def tell(message: str) -> None:
+            console.print(printable(message), highlight=False, markup=False, soft_wrap=True)
+
         progress()
-        for outcome in _outcomes(tasks, out, request, progress):
+        for outcome in _outcomes(tasks, out, request, progress, tell):
             ended.append(outcome)
             if outcome.error:
                 complain(outcome.error)
             elif not outcome.stopped:
-                console.print(
-                    f"finished: {outcome.task.directory}", highlight=False, markup=False, soft_wrap=True
-                )
+                tell(f"finished: {outcome.task.directory}")
     if len(ended) < len(tasks):
         say("jobs are queued; give the same command again to see how far they are, and for the report")
         return OK
@@ -212,10 +275,16 @@ def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: 
     return FAILED if failed else OK
 
 
-def _outcomes(tasks: Sequence[Task], out: Path, request: CompareRequest, progress: Any) -> Iterator[Outcome]:
+def _outcomes(
+    tasks: Sequence[Task],
+    out: Path,
+    request: CompareRequest,
+    progress: Callable[[], None],
+    tell: Callable[[str], None],
+) -> Iterator[Outcome]:
     """Carry out the tasks here or on a cluster."""
     if request.cluster is None:
-        yield from run_tasks(tasks, request.jobs or core_count(), progress)
+        yield from run_tasks(tasks, request.jobs or core_count(), progress, tell)
         return
     from cenie.command import cluster
     from cenie.command.sweep import next_command

@@ -43,6 +43,8 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
                 problems.append(Problem(show(word), "is empty, where a name or a path is expected"))
             if word.startswith("-"):
                 problems.append(Problem(word, "unknown option; names of options begin with --"))
+            if not word:
+                problems.append(Problem(repr(word), "is an empty word; expected a name or a path"))
             words.append(word)
             continue
         name, equals, value = word[2:].partition("=")

@@ -10,16 +10,19 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from cenie.command.answers import REFUSED
 from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
 from cenie.run.durable import open_regular
+from cenie.run.played import Asked, is_played
 from cenie.run.signals import GracefulStop
 
-PROGRAM = (sys.executable, "-m", "cenie.command.cli")
+PROGRAM = (sys.executable, "-m", "cenie.command.child")
 _TAIL = 2**16
 _LOG_LINES = 5
 _POLL_SECONDS = 1.0
@@ -27,7 +30,7 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Task:
-    """One run: how it is begun, and which suites its last checkpoints play when it is finished.
+    """One run: how it is begun, and the evaluations of its last checkpoints when it is finished.
 
     It ends with its `updates` or `env_steps`; with the options `longer` a finished run goes on to there.
     `again` are the options that commands on a run directory need (`--domain`, for a domain of one's own).
@@ -35,8 +38,7 @@ class Task:
 
     directory: Path
     begin: tuple[str, ...]
-    suites: tuple[str, ...]
-    evaluate: tuple[str, ...]
+    evaluations: tuple[Asked, ...]
     updates: int
     env_steps: int | None = None
     longer: tuple[str, ...] = ()
@@ -56,52 +58,119 @@ class Stopped(Exception):
 
 
 def next_command(task: Task) -> list[str] | None:
-    """What has to be done next, as arguments of `cenie`; None if all is done."""
+    """What has to be done next, as arguments of `cenie`; None if all is done.
+
+    Raises `RunDirectoryError` if the directory does not say.
+    """
     files = RunDirectory(task.directory)
-    if not files.config.exists():
+    if not os.path.lexists(files.config):
         return list(task.begin)
-    if not _is_trained(task):
+    counts = read_counts(files)
+    if counts is None or not counts.reach(task):
         return ["train", "--resume", str(task.directory), *task.longer, *task.again]
-    cycles = read_json(files.summary).get("cycles")
-    for suite in task.suites:
-        if not any(task.directory.glob(f"evaluation-{suite}-seed*-cycle{cycles}.csv")):
-            return ["evaluate", str(task.directory), "--suite", suite, *task.evaluate, *task.again]
+    for asked in task.evaluations:
+        if not is_played(task.directory, asked, counts.cycles):
+            return ["evaluate", str(task.directory), *asked.options, *task.again]
     return None
 
 
+@dataclass(frozen=True)
+class Counts:
+    """How far a finished run has come."""
+
+    cycles: int
+    updates: int
+    env_steps: int
+
+    def reach(self, task: Task) -> bool:
+        """Whether this is all that is asked for now: a finished run may be one of a smaller budget."""
+        steps = task.env_steps
+        return self.updates >= task.updates or (steps is not None and self.env_steps >= steps)
+
+
+def read_counts(files: RunDirectory) -> Counts | None:
+    """How far a run has come by its summary; None if it has none yet.
+
+    Raises `RunDirectoryError` if the file is there and is no summary.
+    """
+    if not os.path.lexists(files.summary):
+        return None
+    summary = read_json(files.summary)
+    names = [field.name for field in fields(Counts)]
+    if not isinstance(summary, dict) or any(type(summary.get(name)) is not int for name in names):
+        raise RunDirectoryError(
+            f"{files.summary} is no summary of a run: it lacks a whole number {', '.join(names)}; remove it, "
+            "and the run writes it again"
+        )
+    return Counts(*(summary[name] for name in names))
+
+
 def _is_trained(task: Task) -> bool:
-    """Whether the run is finished, and had all that is asked for now: it may be one of a smaller budget."""
-    file = RunDirectory(task.directory).summary
-    if not file.exists():
-        return False
-    summary = read_json(file)
-    updates, env_steps = summary.get("updates", 0), summary.get("env_steps", 0)
-    return updates >= task.updates or (task.env_steps is not None and env_steps >= task.env_steps)
+    counts = read_counts(RunDirectory(task.directory))
+    return counts is not None and counts.reach(task)
 
 
-def perform(task: Task, started: Callable[[subprocess.Popen], None] = lambda process: None) -> None:
+def perform(
+    task: Task,
+    started: Callable[[subprocess.Popen], None] = lambda process: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> None:
     """Do all that is left of a task. `started` gets every process, so that it can be told to stop.
 
-    Raises `TaskFailed` if a command fails, and `Stopped` if training was told to stop.
+    A run that another process is busy with is waited for, and `tell` is told so: it may be one of an earlier
+    call that was killed, and that writes its checkpoint. Raises `TaskFailed` if a command fails, and
+    `Stopped` if training, or the waiting, was told to stop.
     """
     task.directory.parent.mkdir(parents=True, exist_ok=True)
-    while (command := next_command(task)) is not None:
-        with task.log.open("ab") as log:
-            process = subprocess.Popen(
-                [*PROGRAM, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C is for us to pass on, once: a second signal would not wait for a checkpoint.
-                start_new_session=True,
-            )
-            started(process)
-            code = process.wait()
+    done: list[list[str]] = []
+    while True:
+        _wait_for_others(task, is_stopped, tell)
+        command = next_command(task)
+        if command is None:
+            return
+        if command in done:
+            raise TaskFailed(_failure(task, command, "left this undone"))
+        code = _carry_out(task, command, started)
+        if code == REFUSED and RunDirectory(task.directory).in_use_by():
+            continue  # Somebody else was quicker.
         if code == 0 and command[0] == "train" and not _is_trained(task):
             raise Stopped(f"{task.directory} was stopped")
-        if code or next_command(task) == command:
-            words = " ".join(command[:3])
-            raise TaskFailed(f"{task.directory}: `cenie {words} ...` ended with {code}\n{_end_of(task.log)}")
+        if code:
+            raise TaskFailed(_failure(task, command, f"ended with {code}"))
+        done.append(command)
+
+
+def _wait_for_others(task: Task, is_stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+    told = False
+    while holder := RunDirectory(task.directory).in_use_by():
+        if is_stopped():
+            raise Stopped(f"{task.directory} is in use by {holder}")
+        if not told:
+            tell(f"waiting for {holder}, which is busy with {task.directory}")
+        told = True
+        time.sleep(_POLL_SECONDS)
+
+
+def _carry_out(task: Task, command: list[str], started: Callable[[subprocess.Popen], None]) -> int:
+    """The exit code of a command, which adds what it prints to the task's log."""
+    with (
+        open(open_regular(task.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log,
+        subprocess.Popen(
+            [*PROGRAM, *command],
+            stdin=subprocess.PIPE,  # Open for as long as we live, which `command/child.py` watches.
+            stdout=log,
+            stderr=log,
+            # Ctrl-C is for us to pass on, once: a second signal would not wait for a checkpoint.
+            start_new_session=True,
+        ) as process,
+    ):
+        started(process)
+        return process.wait()
+
+
+def _failure(task: Task, command: list[str], how: str) -> str:
+    return f"{task.directory}: `cenie {' '.join(command[:3])} ...` {how}\n{_end_of(task.log)}"
 
 
 def _end_of(log: Path) -> str:
@@ -118,13 +187,13 @@ def _end_of(log: Path) -> str:
 
 def updates_of(task: Task) -> int:
     """How many updates a run has had, by the last row of its metrics."""
-    if _is_trained(task):
-        return task.updates
     try:
+        if _is_trained(task):
+            return task.updates
         with open(open_regular(RunDirectory(task.directory).metrics, os.O_RDONLY), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             lines = file.read().splitlines()
-    except OSError:
+    except (OSError, RunDirectoryError):
         return 0
     for line in reversed(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -141,11 +210,17 @@ class Outcome:
     stopped: bool = False
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int, progress: Callable[[], None]) -> Iterator[Outcome]:
+def run_tasks(
+    tasks: Sequence[Task],
+    jobs: int,
+    progress: Callable[[], None],
+    tell: Callable[[str], None] = lambda message: None,
+) -> Iterator[Outcome]:
     """Perform all tasks, `jobs` at a time, and tell how each ended as soon as it does.
 
-    `progress` is called about once a second. A failed task does not stop the others. SIGINT or SIGTERM lets
-    the runs write a checkpoint, and no further one begins; call it on the main thread.
+    `progress` is called about once a second, and `tell` with what a user should know. A failed task does not
+    stop the others. SIGINT or SIGTERM lets the runs write a checkpoint, and no further one begins; call it on
+    the main thread.
     """
     running: set[subprocess.Popen] = set()
     lock, stop = threading.Lock(), threading.Event()
@@ -160,7 +235,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int, progress: Callable[[], None]) ->
         if stop.is_set():
             return Outcome(task, stopped=True)
         try:
-            perform(task, started)
+            perform(task, started, stop.is_set, tell)
         except Stopped:
             return Outcome(task, stopped=True)
         except (TaskFailed, RunDirectoryError, OSError) as error:

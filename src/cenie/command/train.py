@@ -61,7 +61,7 @@ def train_command(arguments: list[str]) -> int:
     if report:
         check_installed()
     code, path = _resume(names, options) if "resume" in options else _begin(names, options)
-    if report and code == OK and RunDirectory(path).summary.exists():
+    if report and code == OK and os.path.lexists(RunDirectory(path).summary):
         _report(path)
     return code
 
@@ -94,7 +94,7 @@ def _report(path: Path) -> None:
 
 
 def _occupied(path: Path) -> str:
-    finished = RunDirectory(path).summary.exists()
+    finished = os.path.lexists(RunDirectory(path).summary)
     resume = f"cenie train --resume {shlex.quote(str(path))}"
     go_on = "" if finished else f"  go on with it:        {resume}\n"
     return (
@@ -151,9 +151,9 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
     problems = start_problems(config)
     if problems:
         raise SettingsError(problems)
-    note = _claim(RunDirectory(path))
     if not resume:
         check_unused(RunDirectory(path))
+    note = _claim(RunDirectory(path))
     prepare_devices(config)
     from rich.console import Console
 
@@ -174,7 +174,7 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
                 progress.note(note)
             finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
     except WriteError as error:
-        has_any = RunDirectory(path).checkpoints.is_dir()
+        has_any = os.path.isdir(RunDirectory(path).checkpoints)
         kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""
         raise WriteError(f"{error}{kept}", error.errno) from error
     except TrainingDiverged as error:

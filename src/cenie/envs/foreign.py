@@ -142,7 +142,7 @@ def _attribute(reference: str) -> Any:
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # whatever the module raises is the finding
+    except (Exception, SystemExit) as error:  # whatever the module raises is the finding
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             where = "in the present directory or among the installed packages"
             raise _refusal(f"there is no module {error.name!r} {where}") from error
@@ -183,14 +183,14 @@ def _settings_type(reference: str, function: Callable[..., Any]) -> type:
 def _build(reference: str, function: Callable[..., Domain], settings: Any) -> Domain:
     try:
         domain = function() if isinstance(settings, NoSettings) else function(settings)
-    except Exception as error:  # whatever the function raises is the finding
+    except (Exception, SystemExit) as error:  # whatever the function raises is the finding
         raise _refusal(f"{reference} raised {_finding(error)}") from error
     if not isinstance(domain, Domain):
         raise _refusal(f"{reference} returned {show(domain)} instead of a cenie.Domain")
     return domain
 
 
-def _finding(error: Exception) -> str:
+def _finding(error: BaseException) -> str:
     """What was raised, and where."""
     frames = traceback.extract_tb(error.__traceback__)
     first = str(error).strip().splitlines()[:1]

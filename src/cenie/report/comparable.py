@@ -23,6 +23,7 @@ def comparability(groups: Sequence[Group]) -> list[str]:
     return [
         *_limited(_unfinished([run for _, run in runs])),
         *_differing("budgets (updates)", finished, lambda run: str(run.budget)),
+        *_differing("budgets (environment steps)", finished, _env_steps),
         *_differing("versions of cenie", finished, lambda run: str(run.version)),
         *_differing("suites played", finished, lambda run: ", ".join(sorted(run.suites)) or "none"),
         *_limited(_evaluations(finished)),
@@ -89,6 +90,12 @@ def _differing(
     return [f"the {what} differ: {told}"]
 
 
+def _env_steps(run: LoggedRun) -> str:
+    settings = run.config.get("run")
+    steps = settings.get("env_steps") if isinstance(settings, dict) else None
+    return "no limit" if steps is None else shown(steps)
+
+
 def _evaluations(runs: Sequence[tuple[str, LoggedRun]]) -> Iterator[str]:
     """How the students that are compared were chosen, for each suite."""
 
@@ -97,7 +104,9 @@ def _evaluations(runs: Sequence[tuple[str, LoggedRun]]) -> Iterator[str]:
         if not len(episodes):
             return None
         updates = np.unique(episodes.updates)
-        return f"{len(updates)} up to update {updates[-1]}"
+        # Runs of one budget of environment steps end after slightly different numbers of updates.
+        ends = run.summary is not None and updates[-1] == run.summary.get("updates")
+        return f"{len(updates)} up to {'the end' if ends else f'update {updates[-1]}'}"
 
     for suite in dict.fromkeys(suite for _, run in runs for suite in run.suites):
         yield from _differing(

@@ -27,7 +27,15 @@ from safetensors.numpy import save as to_safetensors
 from cenie.devices import to_host
 from cenie.run import manifest as manifests
 from cenie.run.directory import RunDirectoryError, free_name
-from cenie.run.durable import TEMPORARY, WriteError, explain, sync_directory, write_new
+from cenie.run.durable import (
+    TEMPORARY,
+    WriteError,
+    explain,
+    is_unfinished,
+    names_in,
+    sync_directory,
+    write_new,
+)
 from cenie.run.manifest import ARRAYS, MANIFEST, Unusable
 
 _PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {
@@ -68,8 +76,11 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
     target = directory / f"step-{step:08d}"
     temporary = directory / f"{TEMPORARY}{target.name}"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         sweep(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # before there is anything of ours to remove
+        raise _not_written(target, error) from error
+    try:
         if _is_intact(target, len(content)) and (target / MANIFEST).read_bytes() == manifest:
             return target
         temporary.mkdir()
@@ -82,9 +93,13 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
         sync_directory(directory)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno) from error
+        raise _not_written(target, error) from error
     _prune(directory, keep, len(content))
     return target
+
+
+def _not_written(target: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno)
 
 
 def load_newest(directory: Path, like: Any, check: Check | None = None) -> Loaded | None:
@@ -132,10 +147,16 @@ def digest(tree: Any) -> str:
 
 
 def sweep(directory: Path) -> int:
-    """Remove what killed writers left behind; returns how many. Only the one writer may call this."""
-    leftovers = [path for path in directory.glob(f"{TEMPORARY}*") if path.is_dir() and not path.is_symlink()]
+    """Remove what killed writers left behind; returns how many. Only the one writer may call this.
+
+    Of a link the link itself goes, and a link in the place of the directory is refused (`OSError`).
+    """
+    leftovers = [directory / name for name in names_in(directory) if is_unfinished(name)]
     for path in leftovers:
-        shutil.rmtree(path)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     return len(leftovers)
 
 

@@ -2,6 +2,7 @@
 anything is left to do. Imports no JAX, so that all of this is answered at once.
 """
 
+import os
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -82,31 +83,53 @@ def check_belongs(config: Config, path: Path, data: Mapping[str, Any]) -> None:
     continue one experiment under the name of another.
     """
     facts = read_facts(data)
-    now = settings.to_data(config)
-    try:
-        # Read like a config, so that settings which are newer than the checkpoint have their defaults.
-        same_domain = facts.settings.get("domain") == config.domain
-        saved = settings.to_data(read_config(facts.settings, config.entry if same_domain else None))
-        differing = differing_settings(saved, now, MAY_CHANGE_ON_RESUME)
-    except SettingsError as error:
-        differing = [str(problem) for problem in error.problems]
-    except RecursionError:
-        differing = ["settings: nested too deeply"]
+    differing = _differing(facts.settings, config)
     if not differing and config_hash(facts.settings, MAY_CHANGE_ON_RESUME) != facts.config_hash:
         differing = ["config_hash: not that of the checkpoint's own settings"]
     if differing:
-        more = [f"and {len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
-        lines = "\n  ".join([line[:200] for line in differing[:_SHOWN]] + more)
         raise RunDirectoryError(
-            f"{path} was not made with the settings of config.json:\n  {lines}\n"
+            f"{path} was not made with the settings of config.json:\n  {_listed(differing)}\n"
             "put back the config.json, or the checkpoints, that belong together"
         )
 
 
+def _differing(saved: Any, config: Config) -> list[str]:
+    """A line for each setting that makes another experiment of saved settings, or why they are none."""
+    try:
+        # Read like a config, so that settings which are newer than the saved ones have their defaults.
+        same_domain = isinstance(saved, dict) and saved.get("domain") == config.domain
+        before = settings.to_data(read_config(saved, config.entry if same_domain else None))
+        return differing_settings(before, settings.to_data(config), MAY_CHANGE_ON_RESUME)
+    except SettingsError as error:
+        return [str(problem) for problem in error.problems]
+    except RecursionError:
+        return ["settings: nested too deeply"]
+
+
+def _listed(lines: list[str]) -> str:
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return "\n  ".join([line[:200] for line in lines[:_SHOWN]] + more)
+
+
 def check_unused(directory: RunDirectory) -> None:
-    """Refuse to begin a run among the checkpoints of another: the newest are kept, whoever wrote them."""
-    if found := manifests.newest_first(directory.checkpoints):
-        raise RunDirectoryError(f"{found[0]} is there already: a new run needs a directory of its own")
+    """Refuse to begin a run where there is one, or among the files of somebody. Touches nothing."""
+    if os.path.lexists(directory.config):
+        raise RunDirectoryError(f"{directory.path} holds a run: a new run needs a directory of its own")
+    directory.check_free()
+
+
+def check_own(config: Config, directory: RunDirectory) -> None:
+    """Refuse to go on in a directory whose config.json is of another run, also before its first checkpoint.
+
+    A directory without a config.json must be free: a run would begin there. Touches nothing.
+    """
+    if not os.path.lexists(directory.config):
+        directory.check_free()
+    elif differing := _differing(read_json(directory.config), config):
+        raise RunDirectoryError(
+            f"{directory.path} holds a run of other settings; a run needs a directory of its own:\n"
+            f"  {_listed(differing)}"
+        )
 
 
 def check_checkpoints(config: Config, directory: RunDirectory) -> int:

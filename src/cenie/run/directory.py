@@ -19,6 +19,7 @@ from cenie.run.durable import (
     TEMPORARY,
     WriteError,
     explain,
+    is_unfinished,
     is_wrong_kind,
     open_regular,
     read_limited,
@@ -49,6 +50,8 @@ KINDS = ("new", "replay", "edit")
 """What the levels of a cycle are, in the order of their numbers."""
 
 _SMALL = 16 * 2**20
+_LOCK_BYTES = 200
+_SHOWN = 3
 
 
 class RunDirectoryError(Exception):
@@ -97,6 +100,40 @@ class RunDirectory:
     def lock_file(self) -> Path:
         return self.path / "lock"
 
+    def check_free(self) -> None:
+        """Raise `RunDirectoryError` if something is here that no run has made; touches nothing.
+
+        A directory with a config.json is a run's. Before a run writes that file there is only its lock.
+        """
+        if os.path.lexists(self.config):
+            return
+        try:
+            found = sorted(os.listdir(self.path))
+        except FileNotFoundError:
+            return
+        except ValueError as error:  # a zero byte
+            raise RunDirectoryError(f"cannot create {self.path}: {error}") from error
+        except OSError as error:
+            raise _refused(f"cannot create {self.path}", error) from error
+        foreign = [name for name in found if not self._is_before_config(name)]
+        if foreign:
+            more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+            raise RunDirectoryError(
+                f"{self.path} holds {', '.join(foreign[:_SHOWN])}{more}, and no run: a new run needs a "
+                "directory of its own, one that does not exist or is empty"
+            )
+
+    def _is_before_config(self, name: str) -> bool:
+        """Whether a run that was stopped before it wrote its config.json may have left this."""
+        if name != self.lock_file.name:
+            return is_unfinished(name) and name.startswith(f"{TEMPORARY}{self.config.name}-")
+        if not self.lock_file.is_file() or self.lock_file.is_symlink():
+            return True  # It is refused, with the reason, by who opens it.
+        try:
+            return _holder(read_limited(self.lock_file, _LOCK_BYTES)) != _UNKNOWN
+        except OSError:
+            return False
+
     def create(self) -> None:
         """Make the directory; one that is there already is kept."""
         try:
@@ -109,14 +146,16 @@ class RunDirectory:
         """Be the only writer. Gives a note if an earlier process died without releasing the lock.
 
         The kernel drops the lock with the process, even after `kill -9`; the pid and host in the file
-        only tell people who holds it.
+        only tell people who holds it. Raises `RunDirectoryError`, before anything is touched, if the
+        directory is used already, by a process or for something else.
         """
+        self.check_free()
         self.create()
         descriptor = self._open_lock()
         try:
             note = self._take_lock(descriptor)
-            for leftover in self.path.glob(f"{TEMPORARY}*"):
-                remove_quietly(leftover)
+            for name in filter(is_unfinished, os.listdir(self.path)):
+                remove_quietly(self.path / name)
             try:
                 yield note
             finally:
@@ -126,6 +165,25 @@ class RunDirectory:
         finally:
             os.close(descriptor)
 
+    def in_use_by(self) -> str | None:
+        """Who holds the lock, in words; None if nobody does."""
+        try:
+            descriptor = open_regular(self.lock_file, os.O_RDONLY)
+        except OSError:
+            return None
+        with open(descriptor, "rb") as file:
+            holder = _holder(file.read(_LOCK_BYTES))
+            # A lock that was released is not tried: a process that takes it now would be refused.
+            if holder is None:
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return holder
+            except OSError:
+                return None
+        return None
+
     def _open_lock(self) -> int:
         try:
             return open_regular(self.lock_file, os.O_RDWR | os.O_CREAT)
@@ -133,7 +191,7 @@ class RunDirectory:
             raise _refused(f"cannot write {self.lock_file}", error) from error
 
     def _take_lock(self, descriptor: int) -> str | None:
-        holder = _holder(os.pread(descriptor, 200, 0))
+        holder = _holder(os.pread(descriptor, _LOCK_BYTES, 0))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -165,7 +223,10 @@ def _holder(content: bytes) -> str | None:
         data = json.loads(content)
         return f"process {int(data['pid'])} on {str(data['host'])[:80]}"
     except (ValueError, TypeError, KeyError, RecursionError):
-        return "an unknown process"
+        return _UNKNOWN
+
+
+_UNKNOWN = "an unknown process"
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -7,6 +7,7 @@ A file counts as written only after its bytes and the name in its directory have
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 
 TEMPORARY = "tmp-"
 """Names that start like this are unfinished work: readers ignore them and the next writer removes them."""
+
+_UNFINISHED = re.compile(rf"{TEMPORARY}.+-\d+", re.ASCII)
+"""The names that writers give to unfinished work; a user's own `tmp-notes.txt` is none of them."""
 
 
 class WriteError(OSError):
@@ -85,6 +89,24 @@ def replace_file(path: Path, content: Content) -> None:
     except OSError as error:
         remove_quietly(temporary)
         raise WriteError(f"cannot write {path}: {explain(error)}", error.errno) from error
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names in a part of a run directory; none if there is no such directory.
+
+    A link in its place is refused (`OSError`): what lies behind it belongs to somebody else.
+    """
+    if directory.is_symlink():
+        raise OSError("it is a link, which leads out of the run directory")
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether this is the name of a file or directory that a killed writer has left."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def remove_quietly(path: Path) -> None:

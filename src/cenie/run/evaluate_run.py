@@ -16,6 +16,7 @@ from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
+from cenie.run.played import asked_for, write_record
 from cenie.teach.cycle import TrainState, state_shapes
 
 
@@ -32,6 +33,7 @@ def evaluate_run(
     Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.
     """
     console = Console(quiet=quiet)
+    asked = asked_for(config, request)
     domain, setup = build(config, parts)
     suite = _suite(domain, request.suite)
     found = checkpoint.newest_first(
@@ -64,6 +66,7 @@ def evaluate_run(
     _print(console, suite, [(each.updates, level_scores(each.rows)) for each in played])
     path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     write_evaluations(path, played)
+    write_record(path, asked, played[-1].cycle)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
     return played
 

@@ -13,7 +13,7 @@ from cenie.envs.foreign import entry_of
 from cenie.run import presets
 from cenie.run.build import Parts
 from cenie.run.config import Config, load_config
-from cenie.run.continuation import Decay, check_checkpoints, updates_done
+from cenie.run.continuation import Decay, check_checkpoints, check_own, updates_done
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.opened import Run
 from cenie.run.progress import Progress
@@ -51,6 +51,8 @@ def train(
     `parts` are of your own, in the place of those that the config names. With `resume` a run that is there is
     gone on with, and begun otherwise; the config and the parts must be those that it was begun with. An
     interrupt (Ctrl-C) ends the training after a checkpoint. Call it on the main thread.
+
+    Raises `RunDirectoryError`, before anything is touched, if `out` holds another run or something else.
     """
     directory, parts = RunDirectory(Path(out)), parts or Parts()
     config = _with_parts(config, parts)
@@ -60,6 +62,7 @@ def train(
     if not resume and os.path.lexists(directory.config):
         raise RunDirectoryError(f"{out} already holds a run; resume=True goes on with it")
     if resume:
+        check_own(config, directory)
         check_checkpoints(config, directory)
     if not resume or updates_done(config, directory) is None:
         with Progress(

@@ -6,14 +6,13 @@ The format is described in docs/run-directory.md.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cenie.run.directory import RunDirectoryError
-from cenie.run.durable import explain, read_limited, strict_json
+from cenie.run.durable import explain, names_in, read_limited, strict_json
 
 FORMAT = 1
 ARRAYS = "arrays.safetensors"
@@ -29,9 +28,7 @@ class Unusable(Exception):
 def newest_first(directory: Path) -> list[Path]:
     """The checkpoints of a directory by their names; whether they can be loaded is another question."""
     try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
+        names = names_in(directory)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {directory}: {explain(error)}") from error
     found = [name for name in names if _STEP.fullmatch(name)]

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,4 +142,4 @@ class Run:
     def summary(self) -> dict[str, Any] | None:
         """What the run came to; None while it is not finished."""
         path = self._directory.summary
-        return read_json(path) if path.exists() else None
+        return read_json(path) if os.path.lexists(path) else None

@@ -5,10 +5,8 @@ refused with the reason (`RunDirectoryError`). A snapshot is a compressed `.npz`
 itself too. Imports no JAX.
 """
 
-import errno
 import io
 import math
-import os
 import re
 import zipfile
 import zlib
@@ -21,9 +19,10 @@ import numpy as np
 
 from cenie.run.directory import LEVEL_PLACE, RunDirectoryError
 from cenie.run.durable import (
-    TEMPORARY,
     WriteError,
     explain,
+    is_unfinished,
+    names_in,
     read_limited,
     remove_quietly,
     replace_file,
@@ -94,9 +93,9 @@ class Snapshots:
 
 def cut_snapshots(directory: Path, cycle: int) -> None:
     """Remove the snapshots that are later than `cycle`, and unfinished ones of a killed process."""
-    for leftover in directory.glob(f"{TEMPORARY}*"):
-        remove_quietly(leftover)
     late = [path for number, path in snapshots_of(directory).items() if number > cycle]
+    for name in filter(is_unfinished, names_in(directory)):
+        remove_quietly(directory / name)
     try:
         for path in late:
             path.unlink()
@@ -109,11 +108,7 @@ def cut_snapshots(directory: Path, cycle: int) -> None:
 def snapshots_of(directory: Path) -> dict[int, Path]:
     """The snapshots of a directory by their cycles, in order; none if there is no directory."""
     try:
-        if directory.is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, "a link")
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return {}
+        names = names_in(directory)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {directory}: {explain(error)}") from error
     found = {int(match[1]): directory / match[0] for match in map(_SNAPSHOT.fullmatch, names) if match}

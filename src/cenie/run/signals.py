@@ -23,6 +23,27 @@ def leave_on_signals() -> None:
             signal.signal(number, lambda number, frame: _leave(128 + number))
 
 
+def end_with(descriptor: int) -> None:
+    """Ask for a stop, as the first signal does, when the other end of a pipe is closed.
+
+    That end is held by the process that started this one, so this one is asked to stop when it dies. Before
+    training there is nothing to save, and this process ends at once.
+    """
+
+    def watch() -> None:
+        while os.read(descriptor, 64):
+            pass
+        _abandoned.set()
+        if not GracefulStop.entered:
+            _leave(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end-with", daemon=True).start()
+
+
+_abandoned = threading.Event()
+"""Whether the process that this one should end with is gone."""
+
+
 def _leave(code: int) -> None:
     """End the process at once; a live line on the terminal has hidden the cursor."""
     if os.isatty(1):
@@ -39,19 +60,23 @@ class GracefulStop:
     nothing: files on disk are valid at every moment.
     """
 
+    entered = False
+    """Whether this process looks after signals in this way now."""
+
     def __init__(self) -> None:
         self._requested = threading.Event()
 
     @property
     def requested(self) -> bool:
         """True after the first signal: finish the chunk, write a checkpoint, and leave."""
-        return self._requested.is_set()
+        return self._requested.is_set() or _abandoned.is_set()
 
     def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds for a request; returns whether there was one."""
         return self._requested.wait(timeout)
 
     def __enter__(self) -> "GracefulStop":
+        GracefulStop.entered = True
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._previous_handlers = {number: signal.signal(number, _ignore) for number in _SIGNALS}
@@ -64,6 +89,7 @@ class GracefulStop:
         signal.set_wakeup_fd(self._previous_wakeup)
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
+        GracefulStop.entered = False
         os.close(self._writer)
         self._thread.join()
         os.close(self._reader)
@@ -73,7 +99,7 @@ class GracefulStop:
             for number in received:
                 if number not in _SIGNALS:
                     continue
-                if self.requested:
+                if self._requested.is_set():
                     _leave(INSISTED)
                 self._requested.set()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ import jax
 import numpy as np
 
 from cenie import __version__, settings
-from cenie.compilation import kept_programs
+from cenie.compilation import kept_programs, unusable_cache
 from cenie.devices import in_any_process, is_writer, to_host
 from cenie.envs.base import Domain, Suite
 from cenie.run import checkpoint
@@ -25,6 +26,7 @@ from cenie.run.continuation import (
     Facts,
     check_belongs,
     check_checkpoints,
+    check_own,
     check_unused,
     decay_note,
     decays,
@@ -114,8 +116,12 @@ def train(
     Everything needed to go on is in the run directory after every checkpoint, but `parts` from Python. None
     means that no script is there at all, as on the command line.
     `decay` is for runs that were made longer; None keeps the learning rate's schedule, and says so if that
-    matters.
+    matters. Raises `RunDirectoryError`, before anything is touched, if the directory is not this run's.
     """
+    if resume:
+        check_own(config, directory)
+    elif is_writer():
+        check_unused(directory)
     with (
         kept_programs() as programs,
         _where_to_write(directory) as own,
@@ -124,6 +130,8 @@ def train(
     ):
         if note:
             progress.note(note)
+        if programs is None and (message := unusable_cache(os.environ)):
+            progress.note(message)
         run = _open(config, directory, own, progress, parts, programs=programs, resume=resume, decay=decay)
         try:
             counters = Counts.of(run.state.counters)
@@ -186,7 +194,7 @@ def _open(
         check_format(source.evaluations)
         start = _load(config, setup, source, progress, decay)
     else:
-        check_unused(directory)
+        check_unused(directory)  # Once more, as nobody else writes here now.
         shapes, make = announced(setup, config.seed)
         if not config.is_over(0, 0):
             advance.begin(shapes)
