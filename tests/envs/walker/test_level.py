@@ -16,6 +16,7 @@ from cenie.envs.walker.level import (
     HIGHEST,
     LOWEST,
     PARAMETERS,
+    difficulty,
     make_level,
     statistics,
 )
@@ -99,6 +100,19 @@ def test_difficulty_counts_the_thresholds_of_the_paper(parameters, reached):
     assert [float(found[name]) for name in PARAMETERS] == pytest.approx(
         [parameters.get(name, lowest) for name, lowest in zip(PARAMETERS, LOWEST)]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "step", "count"),
+    [("stump_high", 0.4, 0.2, 10), ("pit_high", 0.8, 0.4, 13), ("stair_high", 0.4, 0.2, 23)],
+)
+def test_thresholds_are_reached_by_steps_of_the_editor_in_single_precision(name, first, step, count):
+    size = np.float32(first)
+    for _ in range(count - 1):
+        size += np.float32(step)
+    assert int(difficulty(make_level(0, **{name: float(size)}))) == 0
+    size += np.float32(step)
+    assert int(difficulty(make_level(0, **{name: float(size)}))) == 1
 
 
 def test_suites_are_the_ones_that_the_table_names():
