@@ -1,5 +1,6 @@
 """Levels: what is valid, what the logs say of one, JSON, and the held-out suites."""
 
+import dataclasses
 import json
 
 import jax
@@ -107,12 +108,14 @@ def test_difficulty_counts_the_thresholds_of_the_paper(parameters, reached):
     [("stump_high", 0.4, 0.2, 10), ("pit_high", 0.8, 0.4, 13), ("stair_high", 0.4, 0.2, 23)],
 )
 def test_thresholds_are_reached_by_steps_of_the_editor_in_single_precision(name, first, step, count):
-    size = np.float32(first)
-    for _ in range(count - 1):
-        size += np.float32(step)
-    assert int(difficulty(make_level(0, **{name: float(size)}))) == 0
-    size += np.float32(step)
-    assert int(difficulty(make_level(0, **{name: float(size)}))) == 1
+    sizes = [np.float32(first)]
+    for _ in range(count):
+        sizes.append(sizes[-1] + np.float32(step))
+    smallest = np.asarray(make_level(0).parameters)
+    for size, reached in zip(sizes, [0] * count + [1], strict=True):
+        parameters = np.where(np.array(PARAMETERS) == name, size, smallest)
+        level = dataclasses.replace(make_level(0), parameters=parameters)
+        assert int(difficulty(level)) == reached, size
 
 
 def test_suites_are_the_ones_that_the_table_names():
