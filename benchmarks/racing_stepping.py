@@ -5,7 +5,8 @@
 CPU time of the process, over all its threads, is what counts: on a busy machine nothing else means
 anything. Both are timed in turns in one process and restart what has ended. Gymnasium draws a frame for each
 physics step. Ours draws one for each action, which lasts eight of them; or, where it has to be known of every
-physics step whether grass alone is seen, all eight. The marks are 300 and 50 times gymnasium's speed.
+physics step whether grass alone is seen, all eight. Only that compares like with like. The marks are 300
+and 50 times gymnasium's speed.
 """
 
 import argparse

@@ -2,10 +2,12 @@
 
     python examples/does_novelty_help.py plr-robust plr-cenie --out runs/novelty --seeds 10 11 12
     python examples/does_novelty_help.py --out runs/novelty --report
+    python examples/does_novelty_help.py --ranks RUN ...
 
 Every arm trains the same student for as many gradient updates, on the maze; without names all arms are
 trained. A finished run is not repeated and an interrupted one is gone on with, so the command can be given
-again. The score of a run is the mean over its last checkpoints; arms are compared seed by seed.
+again. The score of a run is the mean over its last checkpoints; arms are compared seed by seed. The last
+command says with what the stored novelty of any runs goes along.
 
 Two arms are novelties of our own: `shuffled` is CENIE's, dealt out anew to other levels after every batch
 (as many levels are as novel, but not the same ones); `age` is no more than the time of the last play.
@@ -200,11 +202,13 @@ def rank_correlation(first, second):
 def what_novelty_ranks(run):
     """Rank correlations of novelty over the buffer, and unsolvable levels among the novel, by snapshot."""
     played = run.played_levels
-    last = {number: row for row, number in enumerate(played["id"])}
     rows = []
     for path in run.snapshots.values():
         snapshot = cenie.read_snapshot(path)
         buffer = snapshot.buffers[0]
+        # Of each level the last play before the snapshot.
+        earlier = np.flatnonzero(played["cycle"] <= snapshot.cycle)
+        last = dict(zip(played["id"][earlier], earlier, strict=True))
         known = np.array([number in last for number in buffer["id"]])
         place = np.array([last[number] for number in buffer["id"][known]])
         novelty = buffer["novelty"][known]
@@ -259,6 +263,15 @@ def with_kept(scores, file):
     return scores
 
 
+def show_ranks(runs):
+    """What novelty ranks in some runs, by their names, as a table; nothing if there are none."""
+    rows = [(name, row) for name, run in runs.items() for row in what_novelty_ranks(run)]
+    if rows:
+        body = [[name, row.pop("updates"), *(f"{cell:.2f}" for cell in row.values())] for name, row in rows]
+        columns = rows[0][1]
+        table(["run", "updates", *columns], body)
+
+
 def report(out, file=None):
     """Tables of all runs that are finished, and of those whose scores are in the file, if there is one."""
     runs = finished_runs(out) if out.exists() else {}
@@ -282,11 +295,7 @@ def report(out, file=None):
             changes = [interval([one[suite] - other[suite] for one, other in pairs]) for suite in SUITES]
             rows += [[name, len(pairs), *changes]] if pairs else []
         table([f"minus {base}, seed by seed", "seeds", *SUITES], rows)
-    ranked = {key: what_novelty_ranks(run) for key, run in runs.items() if ARMS[key[0]].ranks_novelty}
-    rows = [[*key, *row.values()] for key, found in ranked.items() for row in found]
-    if rows:
-        header = list(next(iter(ranked.values()))[0])
-        table(["arm", "seed", *header], [[*row[:3], *(f"{cell:.2f}" for cell in row[3:])] for row in rows])
+    show_ranks({f"{arm}-seed{seed}": run for (arm, seed), run in runs.items() if ARMS[arm].ranks_novelty})
 
 
 def main():
@@ -294,7 +303,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("arms", nargs="*", metavar="ARM", help=", ".join(ARMS))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--ranks", type=Path, nargs="+", metavar="RUN", help="print what novelty ranks")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
@@ -304,7 +314,11 @@ def main():
     arguments = parser.parse_args()
     if unknown := set(arguments.arms) - set(ARMS):
         parser.error(f"ARM must be one of {', '.join(ARMS)}, got {', '.join(sorted(unknown))}")
-    if arguments.report:
+    if arguments.ranks:
+        show_ranks({path.name: cenie.load_run(path) for path in arguments.ranks})
+    elif arguments.out is None:
+        parser.error("--out DIR is needed: where the runs are")
+    elif arguments.report:
         report(arguments.out, arguments.scores)
     elif arguments.one:
         (seed,) = arguments.seeds

@@ -118,6 +118,37 @@ def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch)
     assert not np.array_equal(dealt[0], dealt[1])
 
 
+def test_what_novelty_ranks_is_told_by_the_last_play_before_the_snapshot(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = load("does_novelty_help")
+    played = {
+        "cycle": [1, 1, 1, 5, 5, 5],
+        "id": [0, 1, 2, 0, 1, 2],
+        "length": [10, 20, 30, 30, 20, 10],
+        "level/walls": [3, 2, 1] * 2,
+        "level/path": [4, 5, 6] * 2,
+        "level/solvable": [1, 1, 0] * 2,
+    }
+    columns = {
+        "id": [0, 1, 2],
+        "novelty": [0.0, 1.0, 2.0],
+        "regret": [2.0, 1.0, 0.0],
+        "last_played": [1, 2, 3],
+    }
+    snapshot = SimpleNamespace(
+        cycle=3, updates=2, buffers=[{name: np.array(values) for name, values in columns.items()}]
+    )
+    monkeypatch.setattr(example.cenie, "read_snapshot", lambda _: snapshot)
+    run = SimpleNamespace(
+        snapshots={3: None}, played_levels={name: np.array(values) for name, values in played.items()}
+    )
+    (row,) = example.what_novelty_ranks(run)
+    assert row["episode length"] == pytest.approx(1)
+    assert row["regret"] == pytest.approx(-1)
+    assert row["path"] == pytest.approx(1)
+    assert row["unsolvable among the novel"] == 1
+
+
 @pytest.mark.slow
 def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
@@ -149,7 +180,7 @@ def test_the_question_whether_novelty_helps_is_answered_with_its_controls(tmp_pa
     printed = capsys.readouterr().out
     assert "| minus plr-robust, seed by seed | seeds | cenie8 |" in printed
     assert "| plr-cenie | 2 |" in printed
-    assert sum(line.startswith("| age | 3 |") for line in printed.splitlines()) == 2
+    assert sum(line.startswith("| age-seed3 |") for line in printed.splitlines()) == 2
 
 
 def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ import cenie
 from cenie.command.cli import run as command
 from cenie.envs.domains import DOMAINS
 from cenie.report.drawings import read_drawing
-from cenie.report.films import shrunk
+from cenie.report.films import PLAYED_AGAIN, shrunk
 from cenie.settings import SettingsError
 from tests.report.page.made import make_run
 from tests.tiny import tiny
@@ -57,6 +57,8 @@ def test_a_student_is_filmed_on_levels_from_everywhere(trained, here, capsys):
         printed = capsys.readouterr().out
         assert "solved in" in printed
         assert "film.gif" in printed
+        # Only episodes on levels of suites are counted anywhere.
+        assert (PLAYED_AGAIN in printed) == (side == 240)
         film = opened(here / "film.gif")
         assert film.n_frames > 1
         # The whole maze with its border, in tiles of 16 pixels, on a sheet with a margin.
@@ -67,7 +69,9 @@ def test_a_student_is_filmed_on_levels_from_everywhere(trained, here, capsys):
 
 def test_what_a_student_does_on_a_suite_is_drawn_and_filmed(trained, here, capsys):
     assert command(["gallery", str(trained), "--suite", "plr7", "--count", "2", "--longest", "9"]) == 0
-    assert capsys.readouterr().out.count("solved in") == 2
+    printed = capsys.readouterr().out
+    assert printed.count("solved in") == 2
+    assert printed.count(PLAYED_AGAIN) == 1
     assert opened(here / "run-plr7.png").size[0] > 400
     assert command(["gallery", str(trained), "--count", "3", "--longest", "9", "--out", "all.gif"]) == 0
     assert opened(here / "all.gif").n_frames > 1

@@ -162,6 +162,8 @@ def _drawn(wanted: Wanted) -> bytes:
     played = list(zip(chosen, episodes, strict=True))
     for scene, episode in played:
         say(f"{scene.name}: {films.outcome(episode)}")
+    if wanted.request.suite:
+        say(films.PLAYED_AGAIN)
     if not wanted.film:
         return films.sheet_png([films.last_look(domain, *each) for each in played], columns)
     made = [films.film(domain, *each, most_frames=films.FRAMES_TOGETHER) for each in played]

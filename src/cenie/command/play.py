@@ -69,6 +69,7 @@ def play_command(arguments: list[str]) -> int:
     run = films.open_for_pictures(path, config)
     domain = run.domain
     scenes.renderer_of(domain)
+    of_suite = False
     if drawing is not None:
         scene = scenes.drawn_scene(domain, drawing, seed=request.seed)
     elif level is not None and level.isascii() and level.isdigit():
@@ -76,6 +77,7 @@ def play_command(arguments: list[str]) -> int:
     else:
         own = request.suite or config.run.suite
         suites = [own] if request.suite else [own, *(name for name in domain.suites if name != own)]
+        of_suite = True
         found = {"seed": request.seed, "episode": request.episode}
         if level is None:
             scene = scenes.suite_scenes(domain, own, **found)[0]
@@ -91,5 +93,7 @@ def play_command(arguments: list[str]) -> int:
         content = films.sheet_png([films.last_look(domain, scene, episode)], 1)
     replace_file(file, content)
     say(f"{scene.name}: {films.outcome(episode)}")
+    if of_suite:
+        say(films.PLAYED_AGAIN)
     say(str(file))
     return OK

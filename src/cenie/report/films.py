@@ -49,6 +49,13 @@ class Film:
         return min(max(len(self.frames) / SECONDS, SLOWEST), FASTEST)
 
 
+PLAYED_AGAIN = (
+    "played again for the picture: in a batch of another size numbers round otherwise, so that a walker or a "
+    "car may fare otherwise than where the episode was counted"
+)
+"""What is said of pictures of episodes that an evaluation counted."""
+
+
 def outcome(episode: Episode) -> str:
     """How an episode went, in words."""
     how = "solved in" if episode.solved else "not solved in"

@@ -64,8 +64,8 @@ def evaluate(
 
     Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
     and checkpoints are compared on the same draws. At most `batch_size` episodes are played side by side,
-    which bounds the memory; at most the last bit of a network's sums depends on it. `progress(finished,
-    total)` is called now and then.
+    which bounds the memory. How sums are rounded depends on it, and with that how single episodes of walkers
+    and cars go. `progress(finished, total)` is called now and then.
     """
     environment = environment_of(domain, suite)
     labels, levels = suite.draw(seed, episodes)
@@ -156,7 +156,8 @@ def record_episodes(
 ) -> list[Episode]:
     """One episode on each of the stacked levels with all its states, for pictures; one key per level.
 
-    With the keys of an evaluation these are the episodes that it counted, but for the last bits of sums.
+    With the keys of an evaluation these are the episodes that it counted, but for rounding, which depends on
+    how many are played side by side: those of a walker or a car may part after some steps, and end otherwise.
     """
     prepared = _prepare(environment, levels, None)
     play = _begun(environment, network, prepared, keys, None)

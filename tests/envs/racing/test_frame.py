@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.racing.car import Car
+from cenie.envs.racing.car import Car, hull_position
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.frame import Drawing, frame, paint
 from cenie.envs.racing.level import RacingLevel
@@ -179,8 +179,32 @@ def gymnasium_scene() -> tuple[Any, Drawing, Car, jax.Array]:
     return seen, Drawing(shapes, jnp.float32(2000 / 6)), placed, ~jnp.array(fresh)
 
 
+def test_the_camera_turns_with_the_velocity_of_a_sliding_car() -> None:
+    """As in gym 0.15 and the original code; gymnasium's turns with the hull."""
+    sliding, still = (jax.tree.map(lambda leaf: leaf[0, 0], cars()) for _ in range(2))
+    angle = sliding.angle + 1.2
+    velocity = 20.0 * jnp.stack([-jnp.sin(angle), jnp.cos(angle)])
+    sliding = dataclasses.replace(sliding, velocity=velocity, turn=jnp.float32(0.0))
+    still = dataclasses.replace(still, velocity=jnp.zeros(2), turn=jnp.float32(0.0))
+
+    def facing(angle: jax.Array) -> Car:
+        """The car at rest, its origin at the same place."""
+        turned = dataclasses.replace(still, angle=angle, last_angle=angle)
+        moved = turned.centre + hull_position(sliding) - hull_position(turned)
+        return dataclasses.replace(turned, centre=moved)
+
+    several = jax.tree.map(lambda *leaves: jnp.stack(leaves), sliding, facing(angle), facing(sliding.angle))
+    shown = np.broadcast_to(touched()[0, 0], (3, 468))
+    frames = np.asarray(_draw(ANALYTIC, fixture()["points"][0], several, shown))[:, :84]
+    around = np.ones((84, 96), bool)
+    around[60:, 36:60] = False  # the car itself
+    by_velocity, by_hull = (np.mean(np.all(frames[0] == frame, axis=-1)[around]) for frame in frames[1:])
+    assert by_velocity > 0.999
+    assert by_hull < 0.9
+
+
 def test_finer_frames_averaged_are_those_of_gymnasium() -> None:
-    """Gymnasium smooths edges, and loses two grey levels on the way."""
+    """Gymnasium smooths edges, and loses two grey levels on the way. The car is at rest."""
     theirs, view, car, touched = gymnasium_scene()
     fine = dataclasses.replace(ANALYTIC, frame_size=4 * 96)
     mine = np.asarray(jax.jit(lambda: frame(fine, view, car, touched))(), np.float64)

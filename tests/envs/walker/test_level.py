@@ -1,5 +1,6 @@
 """Levels: what is valid, what the logs say of one, JSON, and the held-out suites."""
 
+import dataclasses
 import json
 
 import jax
@@ -16,6 +17,7 @@ from cenie.envs.walker.level import (
     HIGHEST,
     LOWEST,
     PARAMETERS,
+    difficulty,
     make_level,
     statistics,
 )
@@ -99,6 +101,21 @@ def test_difficulty_counts_the_thresholds_of_the_paper(parameters, reached):
     assert [float(found[name]) for name in PARAMETERS] == pytest.approx(
         [parameters.get(name, lowest) for name, lowest in zip(PARAMETERS, LOWEST)]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "step", "count"),
+    [("stump_high", 0.4, 0.2, 10), ("pit_high", 0.8, 0.4, 13), ("stair_high", 0.4, 0.2, 23)],
+)
+def test_thresholds_are_reached_by_steps_of_the_editor_in_single_precision(name, first, step, count):
+    sizes = [np.float32(first)]
+    for _ in range(count):
+        sizes.append(sizes[-1] + np.float32(step))
+    smallest = np.asarray(make_level(0).parameters)
+    for size, reached in zip(sizes, [0] * count + [1], strict=True):
+        parameters = np.where(np.array(PARAMETERS) == name, size, smallest)
+        level = dataclasses.replace(make_level(0), parameters=parameters)
+        assert int(difficulty(level)) == reached, size
 
 
 def test_suites_are_the_ones_that_the_table_names():

@@ -306,7 +306,7 @@
       parts.push(parent >= 0 ? make("button", { type: "button", onclick: () => select(parent, true) }, `Edited from level ${made.parents[at]}`)
         : make("p", { class: "hint" }, `Edited from level ${made.parents[at]}, which is not shown.`));
     }
-    if (film) parts.push(make("p", { class: "hint" }, "The episode is one of the newest student's; actions are sampled."));
+    if (film) parts.push(make("p", { class: "hint" }, "The episode is one of the newest student's; actions are sampled. It was played for this page alone and counts nowhere."));
     else if (made.hasBuffer) {
       parts.push(make("p", { class: "hint" }, made.noFilms ?? "There is no room for an episode on every level. This makes one:"));
       if (!made.noFilms) parts.push(command(`cenie play ${quoted(runOf(made).path)} ${id}`));
@@ -386,7 +386,7 @@
     const now = levels.map((level) => `${level.name} ${level.film?.source ?? level.picture}`).join();
     if (now === heldOutShown) return;
     heldOutShown = now;
-    byId("held-out-lead").textContent = `Episodes of ${titleOfRun(runOf(made))} on the suite ${made.suite}, which it never trained on. One episode of each level, with sampled actions: a picture, not a statistic.`;
+    byId("held-out-lead").textContent = `Episodes of ${titleOfRun(runOf(made))} on the suite ${made.suite}, which it never trained on. One episode of each level, with sampled actions: a picture, not a statistic. It was played again for this page, in a batch of another size, which rounds otherwise: a walker or a car may fare otherwise than where it was counted.`;
     const box = byId("held-out-levels");
     box.classList.toggle("wide", levels.some((level) => level.film && level.film.width > 1.4 * level.film.height));
     fill(box, ...levels.map((level) => {

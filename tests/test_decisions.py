@@ -1,0 +1,167 @@
+"""docs/decisions.md is true of the code: its tables of presets, of the F1 circuits and of racing."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cenie import settings
+from cenie.envs.domains import DOMAINS
+from cenie.envs.racing.circuits import LIMITS, f1_circuit
+from cenie.envs.racing.config import RacingConfig
+from cenie.envs.racing.dynamics import Racing
+from cenie.envs.racing.track import HALF_WIDTH
+from cenie.run.config import config_type, find_domain_and_method
+from cenie.run.presets import preset
+from cenie.spaces import Box
+from cenie.teach.methods import METHODS
+from tests.envs.racing.test_circuits import BENCHMARK
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "decisions.md").read_text()
+
+NO_DECISIONS = re.compile(
+    r"preset$"
+    r"|run\."  # how often a run is looked at
+    r"|student\.ppo\.decay_updates$"  # as many as updates
+    r"|.*\bnetwork\.(?!kind$)"  # the parts of a network
+)
+"""Settings that the tables of presets leave out, as the page says."""
+
+ABSENT = "-"
+"""What a table has where a record of another kind has no such setting."""
+
+MOST_NAMES = 3
+"""More methods than this are not named one by one."""
+
+
+def section(title: str) -> str:
+    """What stands below a heading, up to the next of the same rank or a higher one."""
+    rank = len(title.split()[0])
+    found = re.search(rf"^{re.escape(title)}\n(.*?)(?=^#{{1,{rank}}} |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found, title
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the one table in a text, without its heading."""
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return cells[2:]
+
+
+def flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
+def values(domain: str) -> dict[str, list[dict[str, Any]]]:
+    """Of each setting that presets differ in: by method, the default of its field and each preset's value."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for method in METHODS:
+        entry, _ = find_domain_and_method(domain, method, None)
+        fields = config_type(entry, method)(domain=domain, method=method, preset="none")
+        configs = [fields, *(preset(domain, method, name) for name in entry.presets)]
+        columns = [dict(flat(settings.to_data(config))) for config in configs]
+        for path in {path: None for column in columns for path in column}:
+            cells = [column.get(path, ABSENT) for column in columns]
+            if NO_DECISIONS.match(path) is None and any(cell != cells[0] for cell in cells):
+                known = found.setdefault(path, [{} for _ in columns])
+                for column, cell in zip(known, cells, strict=True):
+                    column[method] = cell
+    return found
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(shown, value))
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def cell(by_method: Mapping[str, Any]) -> str:
+    """The value of most methods, and others with the methods that have them."""
+    count = Counter(map(shown, by_method.values()))
+    first, *others = (value for value, _ in count.most_common())
+    for value in others:
+        names = [f"`{method}`" for method, its in by_method.items() if shown(its) == value]
+        first += f"; {', '.join(names) if len(names) <= MOST_NAMES else 'some methods'}: {value}"
+    return first
+
+
+def table(domain: str) -> list[list[str]]:
+    return [[f"`{path}`", *map(cell, columns)] for path, columns in sorted(values(domain).items())]
+
+
+def lines(domain: str) -> str:
+    """The table as it has to stand in the page."""
+    head = ["setting", "default of the field", *(f"`{name}`" for name in DOMAINS[domain].presets)]
+    body = [f"| {' | '.join(row)} |" for row in (head, *table(domain))]
+    return "\n".join([body[0], "|" + "---|" * len(head), *body[1:]])
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_table_of_presets_has_every_setting_that_they_differ_in(domain):
+    """If it fails, `python -m tests.test_decisions` prints what the page has to say."""
+    assert rows(section(f"### Presets: {domain}")) == table(domain)
+
+
+def test_a_preset_has_what_the_table_says_of_methods_that_differ():
+    found = {row[0]: row[1:] for row in table("maze")}
+    assert found["`teacher.replay.priority.staleness_coef`"] == ["0.3", "0.3", "0.5", "0.3"]
+    assert found["`teacher.score`"] == ["pvl", "maxmc", "pvl", "pvl; `repaired`: maxmc"]
+
+
+def test_every_anchor_of_the_page_is_a_heading():
+    headings = {
+        re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+        for title in re.findall(r"^#+ (.+)$", PAGE, re.M)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
+
+
+def test_the_table_of_circuits_is_that_of_our_lines():
+    """Lengths and directions are of our lines; gaps to the original's were measured with these very lines."""
+    table = {row[0]: row[1:] for row in rows(section("### Shapes of the F1 circuits"))}
+    assert list(table) == list(LIMITS)
+    for name, (length, original, _, largest, _, direction, _) in table.items():
+        circuit = f1_circuit(name, 4096, LIMITS[name])
+        steps = np.hypot(*(np.roll(circuit.nodes, -1, axis=1) - circuit.nodes))
+        assert float(steps.sum()) == pytest.approx(float(length), abs=1), name
+        assert float(original) == pytest.approx(BENCHMARK[name][0], abs=1.5), name
+        facing = math.degrees(float(f1_circuit(name, 1024, LIMITS[name]).normal[0])) - 90
+        assert abs((facing - float(direction) + 180) % 360 - 180) < 0.1, name
+        wide = float(largest.strip("*")) > 2 * HALF_WIDTH
+        assert largest.startswith("**") == wide, name
+    text = " ".join(section("### Shapes of the F1 circuits").split())
+    wide = [name for name, row in table.items() if row[3].startswith("**")]
+    assert f"{', '.join(wide[:-1])} and {wide[-1]}" in text
+
+
+def test_racing_differs_from_car_racing_v3_as_the_table_says():
+    car_racing = pytest.importorskip("gymnasium.envs.box2d.car_racing")
+    said = {row[0]: row[1:] for row in rows(section("### Differences from CarRacing-v3"))}
+    theirs, ours = car_racing.CarRacing(), Racing(RacingConfig())
+    assert theirs.lap_complete_percent == 0.95
+    assert said["a lap"][0].startswith("95 %")
+    assert theirs.action_space.low.tolist() == [-1, 0, 0]
+    assert ours.action_space == Box((3,), 0.0, 1.0)
+    assert said["steering"][0].startswith("-1")
+    assert said["steering"][1].startswith("0 (left) to 1")
+    assert said["an action lasts"][1] == str(ours.config.action_repeat)
+    for _, _, switch in said.values():
+        for path, value in re.findall(r"`(\S+)=(\S+)`", switch):
+            overrides = {path: {"false": False, "1": 1}.get(value, value)}
+            assert preset("racing", "dr", "paper", overrides)
+
+
+if __name__ == "__main__":
+    for domain in DOMAINS:
+        print(f"### Presets: {domain}\n\n{lines(domain)}\n")
