@@ -22,7 +22,7 @@ def outcomes_of(returns, finished=None):
     """What a student is said to have returned, and in how many episodes."""
     finished = jnp.ones(len(returns), jnp.int32) if finished is None else jnp.asarray(finished)
     nothing = jnp.zeros(len(returns))
-    return (Outcomes(finished, jnp.zeros_like(finished), jnp.asarray(returns), nothing, nothing),)
+    return (Outcomes(finished, jnp.zeros_like(finished), jnp.asarray(returns), nothing, nothing, nothing),)
 
 
 @functools.cache

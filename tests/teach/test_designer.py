@@ -70,7 +70,8 @@ def outcomes(returns, finished=1, best=None) -> Outcomes:
     returns = jnp.asarray(returns, jnp.float32)
     finished = jnp.broadcast_to(jnp.asarray(finished, jnp.int32), returns.shape)
     best = jnp.where(finished > 0, returns if best is None else best, -jnp.inf)
-    return Outcomes(finished, finished, jnp.where(finished > 0, returns, 0.0), best, finished * 1.0)
+    mean = jnp.where(finished > 0, returns, 0.0)
+    return Outcomes(finished, finished, mean, best, finished * 1.0, jnp.zeros_like(mean))
 
 
 def solves(most):

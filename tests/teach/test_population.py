@@ -113,7 +113,7 @@ def history(cycles=250, columns=COLUMNS, **changes):
         x = np.asarray(levels["x"])
         one, nothing = jnp.ones(columns, jnp.int32), jnp.zeros(columns)
         returns = jnp.asarray(return_of(np.asarray(who.network.skill), x), jnp.float32)
-        outcomes = Outcomes(one, one, returns, returns, nothing)
+        outcomes = Outcomes(one, one, returns, returns, nothing, nothing)
         assert bool(poet.is_learning(state)) == (int(state.phase) in (LEARN, ADAPT))
         if poet.is_learning(state):
             nearer = who.network.skill + 0.1 * (x[0] - who.network.skill)
@@ -334,7 +334,7 @@ def test_a_level_without_a_completed_episode_is_outside_of_every_criterion():
     state = poet.with_student(poet.init(jax.random.key(0)), student())
     nothing = jnp.zeros(COLUMNS)
     none = jnp.zeros(COLUMNS, jnp.int32)
-    unfinished = (Outcomes(none, none, nothing, nothing - jnp.inf, nothing),)
+    unfinished = (Outcomes(none, none, nothing, nothing - jnp.inf, nothing, nothing),)
     for _ in range(10):
         _, proposal = poet.propose(state, jax.random.key(1), COLUMNS)
         state, _ = poet.learn(state, proposal, unfinished, jax.random.key(1))
