@@ -310,6 +310,28 @@ def test_a_guest_stays_exactly_if_it_is_better_after_its_update():
     assert sum(stayed) == int(rows[-1].after.tally.proposals)
 
 
+def test_a_child_is_tried_after_an_update_of_its_best_student_on_it():
+    """As in the original, where that decides about admission too. The guest is the one that was copied."""
+    rows, tried = history(), 0
+    for index, row in enumerate(rows):
+        admitted = int(row.after.tally.admitted) > int(row.before.tally.admitted)
+        if not (admitted and row.after.active.sum() > 1):
+            continue
+        child = int(np.argmax(row.after.born))
+        following = rows[index + 1 :]
+        guest = next((r for r in following if r.phase == ADAPT and int(r.before.place) == child), None)
+        if guest is None:
+            continue
+        # The parent's generation of the oldest pair may have left for the child.
+        copied = skills(row.after)[child] == np.delete(skills(row.after), child)
+        if not copied.any():
+            continue
+        tried += 1
+        x = x_of(guest.levels)[0]
+        assert return_of(guest.player.network.skill, x) >= return_of(skills(row.after)[child], x) - 1e-3
+    assert tried > 3
+
+
 def test_without_proposals_nobody_adapts():
     assert {row.phase for row in history(cycles=100, proposals=False)} == {LEARN, SCOUT}
 
