@@ -100,6 +100,14 @@ def states_before_replays(setup: Setup, updates: int, count: int, seed: int = 0)
     return found
 
 
+def state_after(setup: Setup, updates: int, seed: int = 0) -> TrainState:
+    """The state of a run after so many updates."""
+    state = place(setup, init(setup, seed))
+    while int(state.counters.updates) < updates:
+        state = place(setup, cycle(setup, state)[0])
+    return state
+
+
 def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callable[..., Any], list[Any]]]:
     """Names of the parts of a cycle, compiled programs, and their arguments in each of the states."""
     novelty, mesh, student = setup.curriculum.novelty, setup.mesh, setup.student

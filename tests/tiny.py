@@ -108,8 +108,8 @@ NOVELTIES = {
 def tiny(method: str, domain: str = "maze", **overrides: Any) -> Config:
     """The tiny run of a method; overrides are written with `__` for the dots."""
     family = FAMILIES.get(method, REPLAY)
-    if method in METHODS and hasattr(METHODS[method].settings, "score"):
-        # The score that the method was published with, whichever a preset prefers.
+    if domain == "maze" and method in METHODS and hasattr(METHODS[method].settings, "score"):
+        # The score that the method was published with, whichever the maze's preset prefers.
         family = {**family, "teacher.score": METHODS[method].settings.score}
     if method in METHODS and hasattr(METHODS[method].settings, "alpha"):
         family = {**family, "teacher.alpha.value": METHODS[method].settings.alpha.value}

@@ -51,7 +51,7 @@ class Rollout(eqx.Module):
     asked for: in a rollout without restarts it holds what an episode of fixed length has made.
     `features` is the student's state representation and `entropy` its policy's entropy (in nats) at each
     step, if asked for. `masked` counts the non-finite rewards and observation entries that were replaced
-    by 0.
+    by 0. `counts` says from which steps is learned, if not from all; at least one must count.
     """
 
     observation: Observation
@@ -70,6 +70,7 @@ class Rollout(eqx.Module):
     entropy: Float[Array, "n t"] | None = None
     masked: Int[Array, " n"] | None = None
     final_state: EnvState | None = None
+    counts: Bool[Array, "n t"] | None = None
 
     @property
     def done(self) -> Bool[Array, "n t"]:

@@ -221,6 +221,29 @@ def test_every_step_of_the_rollout_is_learned_from_once_per_epoch(case: str) -> 
             np.testing.assert_allclose(parts[name], all_at_once[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("value_clip", [True, False])
+@pytest.mark.parametrize("case", ["lstm", "mlp"])
+def test_steps_that_do_not_count_are_as_good_as_cut_off(case: str, value_clip: bool) -> None:
+    setting, state, rollout = CASES[case](
+        epochs=2, minibatches=1, learning_rate=0.01, gae_lambda=0.8, value_clip=value_clip
+    )
+    ends = T - 2
+    rollout = eqx.tree_at(lambda r: r.terminated, rollout, rollout.terminated.at[:, ends - 1].set(True))
+    shorter = {
+        name: jax.tree.map(lambda leaf: leaf[:, :ends], value)
+        for name, value in vars(rollout).items()
+        if name not in ("memory", "last_value") and value is not None
+    }
+    short = dataclasses.replace(rollout, **shorter)
+    whole = dataclasses.replace(rollout, counts=jnp.broadcast_to(jnp.arange(T) < ends, (N, T)))
+    expected, its_metrics = update(setting, state, short, jax.random.key(0))
+    masked, metrics = update(setting, state, whole, jax.random.key(0))
+    for one, two in zip(jax.tree.leaves(masked.network), jax.tree.leaves(expected.network), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=2e-6)
+    for name, value in its_metrics.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("network", [PIXELS, BLOCKS], ids=["pixels", "in blocks"])
 def test_single_steps_see_the_images_before_them(network: Pixels) -> None:
     """The loss of steps taken out of their rows is that of whole rows, played again."""

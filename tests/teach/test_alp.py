@@ -22,7 +22,7 @@ def outcomes_of(returns, finished=None):
     """What a student is said to have returned, and in how many episodes."""
     finished = jnp.ones(len(returns), jnp.int32) if finished is None else jnp.asarray(finished)
     nothing = jnp.zeros(len(returns))
-    return (Outcomes(finished, jnp.zeros_like(finished), jnp.asarray(returns), nothing, nothing),)
+    return (Outcomes(finished, jnp.zeros_like(finished), jnp.asarray(returns), nothing, nothing, nothing),)
 
 
 @functools.cache
@@ -132,6 +132,21 @@ def test_progress_is_the_change_from_the_nearest_earlier_task():
         window = np.asarray(state.rows)[np.arange(max(0, told - 16), told) % 16]
         np.testing.assert_allclose(window, rows[-16:], rtol=1e-5, atol=1e-6)
         assert bool(state.fitted) == (told >= 16)
+
+
+def test_a_task_that_comes_again_is_compared_with_its_last_time():
+    """Corners of the box come again, because what is drawn is clipped; the oldest was taken."""
+    teacher = source(fit_every=6, database=6)
+    learn = compiled(teacher)[1]
+    state = teacher.init(jax.random.key(0))
+    seen = []
+    for step, value in enumerate([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]):
+        # After six tasks the ring begins anew, so that the latest is not the last.
+        state, metrics = learn(
+            state, jnp.ones((1, 1)), outcomes_of(np.array([value], np.float32)), jax.random.key(step)
+        )
+        seen.append(float(metrics["progress"]))
+    np.testing.assert_allclose(seen, [0.0] * 6 + [0.1] * 3, atol=1e-6)
 
 
 def test_a_batch_larger_than_the_rings_leaves_its_last_tasks():

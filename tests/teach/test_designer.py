@@ -70,7 +70,8 @@ def outcomes(returns, finished=1, best=None) -> Outcomes:
     returns = jnp.asarray(returns, jnp.float32)
     finished = jnp.broadcast_to(jnp.asarray(finished, jnp.int32), returns.shape)
     best = jnp.where(finished > 0, returns if best is None else best, -jnp.inf)
-    return Outcomes(finished, finished, jnp.where(finished > 0, returns, 0.0), best, finished * 1.0)
+    mean = jnp.where(finished > 0, returns, 0.0)
+    return Outcomes(finished, finished, mean, best, finished * 1.0, jnp.zeros_like(mean))
 
 
 def solves(most):
@@ -255,6 +256,25 @@ def test_a_design_that_is_soon_finished_is_worth_as_much_as_one_that_takes_all_s
     assert ((reward != 0) == (np.arange(steps) == ends[:, None])).all()
     discounted = (reward * gamma ** np.arange(steps)).sum(axis=1)
     np.testing.assert_allclose(discounted, np.array([1.0, 2.0, 3.0]) * gamma ** (steps - 1), rtol=1e-6)
+
+
+def test_what_follows_the_end_of_a_design_teaches_the_designer_nothing():
+    """With 60 blocks half of the steps come after it; they bootstrapped values that no reward grounds."""
+    _, proposal, learn = proposed()
+    ends = np.arange(COUNT) % STEPS
+    steps = np.arange(STEPS)
+    finished = eqx.tree_at(lambda p: p.terminated, proposal, jnp.asarray(steps == ends[:, None]))
+    later = jnp.asarray(steps > ends[:, None])
+    other = dataclasses.replace(
+        finished,
+        action=jnp.where(later, 1 - finished.action, finished.action),
+        value=jnp.where(later, 7.0, finished.value),
+        log_prob=jnp.where(later, -3.0, finished.log_prob),
+        observation=jnp.where(later[:, :, None], 5.0, finished.observation),
+    )
+    said = outcomes(np.linspace(0.0, 1.0, COUNT))
+    assert digest(learn(other, said)[0]) == digest(learn(finished, said)[0])
+    assert digest(learn(proposal, said)[0]) != digest(learn(finished, said)[0])
 
 
 def test_a_maze_is_finished_with_its_start_however_few_walls_it_has():

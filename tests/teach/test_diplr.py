@@ -1,5 +1,7 @@
 """DIPLR's novelty: Wasserstein distances between occupancies, and which levels they are measured between."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,7 @@ from cenie.teach.occupancy import (
     SlicedTransport,
     ascending,
     pairwise,
+    transport_of,
     unit_directions,
 )
 from cenie.teach.played import Points
@@ -103,6 +106,25 @@ def test_with_less_blur_the_entropic_distance_comes_to_the_exact_one():
         errors.append(float(np.max(np.abs(np.asarray(found) - target) / target)))
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.02
+
+
+def test_few_points_know_little_of_levels_that_are_nearly_alike():
+    """The assignment between 32 of 256 points measures their luck, which projections of all points do not."""
+    rng = np.random.default_rng(0)
+    middles = 0.4 * rng.normal(size=(10, 1, 8))
+    values = (middles + rng.normal(size=(10, 256, 8))).astype(np.float32)
+    pairs = list(itertools.combinations(range(10), 2))
+    true = [float(ot.emd2([], [], ot.dist(*values[list(pair)], metric="euclidean"))) for pair in pairs]
+
+    def agreement(config):
+        transport = transport_of(config)
+        described = transport.describe(all_exist(values))
+        found = np.asarray(jax.jit(transport.between)(described, described))
+        return stats.spearmanr([found[pair] for pair in pairs], true).statistic
+
+    few, sliced = agreement(Exact(points=32)), agreement(Sliced())
+    assert few < 0.85 < 0.9 < sliced, (few, sliced)
+    assert few < agreement(Exact(points=96))
 
 
 @settings(max_examples=50, deadline=None)

@@ -113,7 +113,7 @@ def history(cycles=250, columns=COLUMNS, **changes):
         x = np.asarray(levels["x"])
         one, nothing = jnp.ones(columns, jnp.int32), jnp.zeros(columns)
         returns = jnp.asarray(return_of(np.asarray(who.network.skill), x), jnp.float32)
-        outcomes = Outcomes(one, one, returns, returns, nothing)
+        outcomes = Outcomes(one, one, returns, returns, nothing, nothing)
         assert bool(poet.is_learning(state)) == (int(state.phase) in (LEARN, ADAPT))
         if poet.is_learning(state):
             nearer = who.network.skill + 0.1 * (x[0] - who.network.skill)
@@ -310,6 +310,28 @@ def test_a_guest_stays_exactly_if_it_is_better_after_its_update():
     assert sum(stayed) == int(rows[-1].after.tally.proposals)
 
 
+def test_a_child_is_tried_after_an_update_of_its_best_student_on_it():
+    """As in the original, where that decides about admission too. The guest is the one that was copied."""
+    rows, tried = history(), 0
+    for index, row in enumerate(rows):
+        admitted = int(row.after.tally.admitted) > int(row.before.tally.admitted)
+        if not (admitted and row.after.active.sum() > 1):
+            continue
+        child = int(np.argmax(row.after.born))
+        following = rows[index + 1 :]
+        guest = next((r for r in following if r.phase == ADAPT and int(r.before.place) == child), None)
+        if guest is None:
+            continue
+        # The parent's generation of the oldest pair may have left for the child.
+        copied = skills(row.after)[child] == np.delete(skills(row.after), child)
+        if not copied.any():
+            continue
+        tried += 1
+        x = x_of(guest.levels)[0]
+        assert return_of(guest.player.network.skill, x) >= return_of(skills(row.after)[child], x) - 1e-3
+    assert tried > 3
+
+
 def test_without_proposals_nobody_adapts():
     assert {row.phase for row in history(cycles=100, proposals=False)} == {LEARN, SCOUT}
 
@@ -334,7 +356,7 @@ def test_a_level_without_a_completed_episode_is_outside_of_every_criterion():
     state = poet.with_student(poet.init(jax.random.key(0)), student())
     nothing = jnp.zeros(COLUMNS)
     none = jnp.zeros(COLUMNS, jnp.int32)
-    unfinished = (Outcomes(none, none, nothing, nothing - jnp.inf, nothing),)
+    unfinished = (Outcomes(none, none, nothing, nothing - jnp.inf, nothing, nothing),)
     for _ in range(10):
         _, proposal = poet.propose(state, jax.random.key(1), COLUMNS)
         state, _ = poet.learn(state, proposal, unfinished, jax.random.key(1))

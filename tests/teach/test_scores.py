@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from cenie.teach.played import episode_outcomes
 from cenie.teach.scores import SCORES, ScoreInputs
@@ -73,8 +74,9 @@ def oracle(name, inputs):
 
         def one(piece, i=i, top=top):
             a, v, r = advantage[i, piece], value[i, piece], reward[i, piece]
-            if name == "mna":
-                return shortfall(error[i, piece]) * (top > 0)
+            if name.startswith("mna"):
+                share = len(a) / T if name == "mna-sum" else 1.0
+                return share * shortfall(error[i, piece]) * (top > 0)
             if name == "td":
                 errors = np.abs(r[:-1] + GAMMA * v[1:] - v[:-1])
                 return errors.mean() if len(errors) else 0.0
@@ -90,14 +92,33 @@ def oracle(name, inputs):
                 "uniform": 1.0,
             }[name]
 
-        if name == "learnability":
+        if name == "generalised-learnability":
+            scores[i] = generalised(*[returns_on(row, reward, done) for row in (i, range(len(done)))])
+        elif name == "learnability":
             p = np.mean([solved[i, piece.stop - 1] for piece in pieces])
             scores[i] = p * (1 - p)
         elif inputs.episodes == "last":
             scores[i] = one(pieces[-1])
         else:
-            scores[i] = np.mean([one(piece) for piece in pieces])
+            scores[i] = (np.sum if name == "mna-sum" else np.mean)([one(piece) for piece in pieces])
     return scores
+
+
+def returns_on(rows, reward, done):
+    """The returns of the completed episodes of a level, or of several."""
+    if isinstance(rows, int):
+        return [reward[rows, piece].sum() for piece in episodes_of(done[rows])]
+    return [returns_on(row, reward, done) for row in rows]
+
+
+def generalised(returns, all_returns):
+    """The deviation of the returns, times the density of their mean among the means of all levels over the
+    highest density there is."""
+    means = [np.mean(each) for each in all_returns if len(each)]
+    if np.std(means) == 0:
+        return np.std(returns)
+    density = stats.norm(np.mean(means), np.std(means)).pdf
+    return np.std(returns) * density(np.mean(returns)) / density(np.mean(means))
 
 
 def shortfall(errors):
@@ -151,10 +172,10 @@ def test_outcomes_equal_loop_over_episodes(pattern):
         assert outcomes.finished[i] == len(pieces)
         assert outcomes.completed[i] == bool(pieces)
         assert outcomes.solved[i] == sum(bool(rollout.solved[i, piece.stop - 1]) for piece in pieces)
-        expected = (np.mean(returns), np.max(returns)) if pieces else (0.0, -np.inf)
+        expected = (np.mean(returns), np.max(returns), np.var(returns)) if pieces else (0.0, -np.inf, 0.0)
         length = np.mean([piece.stop - piece.start for piece in pieces]) if pieces else 0.0
-        got = (outcomes.mean_return[i], outcomes.max_return[i], outcomes.mean_length[i])
-        np.testing.assert_allclose(got, (*expected, length), rtol=1e-5, atol=1e-6)
+        found = outcomes.mean_return, outcomes.max_return, outcomes.return_variance, outcomes.mean_length
+        np.testing.assert_allclose([each[i] for each in found], (*expected, length), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(set(SCORES) - {"uniform", "learnability"}))
@@ -226,6 +247,42 @@ def test_best_return_and_values_have_one_unit():
     for name in ("maxmc", "maxmc-positive", "maxmc-start", "maxmc-start-positive"):
         score = SCORES[name].compute
         np.testing.assert_allclose(score(scaled), score(inputs), rtol=1e-5, atol=1e-6)
+
+
+def successes(counts, plays):
+    """Episodes of one step that return 1 or 0: this many of the plays of each level return 1."""
+    done = np.ones((len(counts), plays), bool)
+    return make_inputs(done, reward=np.arange(plays) < np.asarray(counts)[:, None])
+
+
+@pytest.mark.parametrize("counts", [range(9), [0, 8, 1, 7, 4, 4, 3, 5], [4] * 6, [2, 2, 2], [1, 7, 7, 1]])
+def test_for_a_binary_success_generalised_learnability_ranks_as_p_times_one_minus_p(counts):
+    """Where half of all episodes succeed, or where all levels are equally hard."""
+    inputs = successes(counts, 8)
+    found = np.asarray(SCORES["generalised-learnability"].compute(inputs))
+    p = np.asarray(counts) / 8
+    ranks, expected = (stats.rankdata(np.round(values, 6)) for values in (found, p * (1 - p)))
+    np.testing.assert_array_equal(ranks, expected)
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 1, 2, 3, 4], [8, 8, 7, 5, 3]])
+def test_the_spread_of_a_binary_success_alone_ranks_as_p_times_one_minus_p(counts):
+    """Of two levels that are solved as often as not solved, the one is preferred that is as hard as most."""
+    p = np.asarray(counts) / 8
+    spread = np.sqrt(successes(counts, 8).outcomes.return_variance)
+    np.testing.assert_allclose(spread**2, p * (1 - p), rtol=1e-5, atol=1e-7)
+    easier, harder = np.asarray(SCORES["generalised-learnability"].compute(successes([1, 7, 1, 1, 1], 8)))[:2]
+    assert easier > harder > 0
+
+
+def test_returns_without_any_success_have_a_generalised_learnability():
+    """Walkers hardly ever get to the end of the course: by p (1 - p) all levels were equal."""
+    inputs = make_inputs(done_pattern("several"))
+    unsolved = jnp.zeros_like(inputs.rollout.solved)
+    inputs = dataclasses.replace(inputs, rollout=_replace(inputs.rollout, solved=unsolved))
+    inputs = dataclasses.replace(inputs, outcomes=episode_outcomes(inputs.rollout))
+    assert not np.asarray(SCORES["learnability"].compute(inputs)).any()
+    assert len(set(np.asarray(SCORES["generalised-learnability"].compute(inputs)).tolist())) > 3
 
 
 def test_entropy_must_be_given():

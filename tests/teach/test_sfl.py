@@ -1,6 +1,8 @@
 """SFL: phases of scouting and training, and what is kept of the levels that were scouted."""
 
+import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +13,11 @@ from cenie.run.presets import preset
 from cenie.settings import SettingsError
 from cenie.teach.methods import SflTeacher
 from cenie.teach.played import Outcomes
-from cenie.teach.sfl import SflSource
+from cenie.teach.sfl import SflProposal, SflSource
 from cenie.teach.source import RandomSource
+from tests.teach.test_scores import generalised
 
+GENERALISED = "generalised-learnability"
 BATCH, PLAYS, SCOUTED, KEPT, UPDATES = 12, 4, 16, 5, 3
 SOURCE = SflSource(
     RandomSource(lambda key: {"place": jax.random.uniform(key, (2,))}),
@@ -29,7 +33,7 @@ def played(places):
     episodes = np.where(places < 0.1, 0, 1 + (places > 0.5)).astype(np.int32)
     solved = (np.arange(len(places)) % PLAYS < np.floor(places * (PLAYS + 1))) * episodes
     nothing = jnp.zeros(len(places))
-    return (Outcomes(jnp.asarray(episodes), jnp.asarray(solved), nothing, nothing, nothing),)
+    return (Outcomes(jnp.asarray(episodes), jnp.asarray(solved), nothing, nothing, nothing, nothing),)
 
 
 @functools.cache
@@ -88,6 +92,53 @@ def test_nothing_is_left_of_a_phase_that_is_over():
     assert [len(row[2]) for row in history()[5:11]] == [KEPT, KEPT, KEPT, 0, 3, KEPT]
     earlier = {tuple(place) for place in history()[5][2].tolist()}
     assert not earlier & {tuple(place) for place in history()[14][2].tolist()}
+
+
+def test_generalised_learnability_is_that_of_all_returns_on_all_scouted_levels():
+    """Batch by batch, against all returns of the phase at once."""
+    settings = dataclasses.replace(SOURCE.settings, score="generalised-learnability", scouted=30, kept=30)
+    rng, plays, levels = np.random.default_rng(0), settings.plays, BATCH // PLAYS
+    returns = [
+        [rng.normal(level % 7, 1 + level % 3, rng.integers(0, 3)) for _ in range(plays)]
+        for level in range(30)
+    ]
+    returns[4] = [np.zeros(0)] * plays  # no episode was completed
+    for kept in (30, 6):
+        source = SflSource(SOURCE.random, dataclasses.replace(settings, kept=kept))
+        learn, state = jax.jit(source.learn), source.init(jax.random.key(0))
+        for _ in range(2):
+            for step in range(10):
+                columns = [*itertools.chain(*returns[step * levels : (step + 1) * levels])]
+                found = [
+                    jnp.asarray([value(column) if len(column) else 0.0 for column in columns], jnp.float32)
+                    for value in (np.mean, np.var)
+                ]
+                finished = jnp.asarray([len(column) for column in columns], jnp.int32)
+                outcomes = Outcomes(finished, 0 * finished, found[0], found[0], found[0], found[1])
+                place = np.arange(step * levels, (step + 1) * levels, dtype=np.float32)
+                proposal = SflProposal(jnp.ones((), bool), {"place": jnp.stack([place, place], axis=1)})
+                state, _ = learn(state, proposal, (outcomes,), jax.random.key(step))
+            together = [np.concatenate(each) for each in returns]
+            expected = np.array([generalised(each, together) if len(each) else 0.0 for each in together])
+            order = np.argsort(-expected, kind="stable")[:kept]
+            size = int(state.size)
+            assert size == kept
+            np.testing.assert_allclose(state.learnability, expected[order], rtol=2e-4, atol=1e-6)
+            assert np.asarray(state.levels["place"])[:, 0].astype(int).tolist() == order.tolist()
+            for step in range(UPDATES):
+                training = SflProposal(jnp.zeros((), bool), proposal.levels)
+                state, _ = learn(state, training, (outcomes,), jax.random.key(step))
+            assert int(state.size) == int(state.returns.known) == 0
+
+
+def test_where_success_is_not_the_score_learnability_is_that_of_returns():
+    for domain, score in (("maze", "learnability"), ("walker", GENERALISED), ("racing", GENERALISED)):
+        for name in ("quick", "paper", "dcd"):
+            for method in ("sfl", "plr-learnability"):
+                assert preset(domain, method, name).teacher.score == score
+            assert preset(domain, "plr-robust", name).teacher.score not in ("learnability", GENERALISED)
+    # A walker that still walks at the end of a rollout has a return, too.
+    assert preset("walker", "sfl", "quick").teacher.unfinished == "score"
 
 
 def test_settings_that_cannot_be_are_refused():

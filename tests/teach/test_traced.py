@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cenie.run.build import build
+from cenie.run.presets import preset
 from cenie.spaces import Box, Discrete
 from cenie.teach.config import Traced
 from cenie.teach.traced import TracedCorrection
@@ -149,6 +150,14 @@ def test_progress_of_a_replay_is_added_to_the_levels_of_the_replay_before():
             replayed_before = {ids[slot] for slot in slots}
         np.testing.assert_allclose(found, scores, atol=1e-6)
     assert changes > 5
+
+
+def test_weights_are_those_of_the_authors_files_and_parents_those_of_their_code_with_dcd():
+    for domain in ("maze", "walker"):
+        for name, parents in (("quick", "batch"), ("paper", "batch"), ("dcd", "easy")):
+            teacher = preset(domain, "traced", name).teacher
+            weights = teacher.correction.transition_weight, teacher.correction.colearnability_weight
+            assert (*weights, teacher.edit.parents) == (1.0, 1.0, parents)
 
 
 def test_it_needs_one_level_buffer():

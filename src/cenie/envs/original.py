@@ -32,3 +32,6 @@ QUICK_SCOUTING: dict[str, Any] = {
 
 QUICK_POPULATION: dict[str, Any] = {"teacher.pairs": 6, "teacher.turn": 5}
 """POET within minutes: a round of a full population has 36 updates."""
+
+LEARNABLE_RETURNS = Where("teacher.score", "generalised-learnability", equals="learnability")
+"""Learnability where episodes are hardly ever solved, or where success is not the score: that of returns."""

@@ -37,7 +37,9 @@ _NOVELTIES = {
 }
 _SCORES = {
     "learnability": {"rutherford2024no": "the score p(1-p)"},
+    "generalised-learnability": {"monette2025optimisation": "the score: generalised learnability"},
     "mna": {"mead2025improving": "the score MNA"},
+    "mna-sum": {"mead2025improving": "the score MNA"},
 }
 _DOMAINS = {
     "maze": {

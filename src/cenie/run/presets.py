@@ -48,14 +48,21 @@ def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {}
     for path, value in values.items():
         if isinstance(value, Where):
-            found = settings.value_at(data, value.path)
-            wanted = value.equals if isinstance(value.equals, tuple) else (value.equals,)
-            if found is None or not (value.equals is None or found in wanted):
+            if (fitting := _first_that_fits(data, value)) is None:
                 continue
-            value = value.value
+            value = fitting.value
         if not path.startswith("teacher.") or settings.value_at(data, path, _ABSENT) is not _ABSENT:
             chosen[path] = value
     return chosen
+
+
+def _first_that_fits(data: Any, value: Where) -> Where | None:
+    """It, or what counts otherwise."""
+    found = settings.value_at(data, value.path)
+    wanted = value.equals if isinstance(value.equals, tuple) else (value.equals,)
+    if found is not None and (value.equals is None or found in wanted):
+        return value
+    return None if value.otherwise is None else _first_that_fits(data, value.otherwise)
 
 
 def _with_decay_to_the_end(config: Config) -> Config:

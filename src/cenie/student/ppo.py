@@ -40,6 +40,8 @@ class _Batch(eqx.Module):
     """What the loss reads. The leading axis is levels (with memory) or single steps (without).
 
     Of a network that looks back, `observation` is where in the film the last observations of a step are.
+    `weight`, if not all steps count, is what a step counts in means over the whole rollout: 0, or as much
+    more than 1 as makes up for the others.
     """
 
     memory: Memory
@@ -50,6 +52,7 @@ class _Batch(eqx.Module):
     value: Array
     advantage: Array
     target: Array
+    weight: Array | None = None
 
 
 def init_student(config: StudentConfig, network: Network) -> StudentState:
@@ -108,7 +111,8 @@ def learn(
         skipped=state.skipped + skipped,
         bad_in_a_row=jnp.where(skipped > 0, state.bad_in_a_row + 1, 0),
     )
-    unexplained = jnp.var(advantages.target - rollout.value) / jnp.var(advantages.target)
+    target, counts = advantages.target, rollout.counts
+    unexplained = jnp.var(target - rollout.value, where=counts) / jnp.var(target, where=counts)
     metrics = {name: jnp.mean(values) for name, values in metrics.items()}
     return state, metrics | {
         "explained_variance": 1.0 - unexplained,
@@ -133,12 +137,12 @@ def _scaled_advantages(
 
 
 def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> tuple[_Batch, Observation | None]:
-    """The rollout, advantages normalised over all its steps, single steps in a row if there is no memory.
+    """The rollout, advantages normalised over the steps that count, in a row if there is no memory.
 
     Of a network that looks back also the film: all observations in a row, with those in its memory.
     """
-    advantage = advantages.advantage
-    deviation = jnp.std(advantage, ddof=1)
+    advantage, counts = advantages.advantage, rollout.counts
+    mean, deviation = jnp.mean(advantage, where=counts), jnp.std(advantage, ddof=1, where=counts)
     batch = _Batch(
         memory=rollout.memory,
         observation=rollout.observation,
@@ -146,8 +150,9 @@ def _batch(network: Network, rollout: Rollout, advantages: Advantages) -> tuple[
         action=rollout.action,
         log_prob=rollout.log_prob,
         value=rollout.value,
-        advantage=(advantage - jnp.mean(advantage)) / (deviation + 1e-5),
+        advantage=(advantage - mean) / (deviation + 1e-5),
         target=advantages.target,
+        weight=None if counts is None else counts / jnp.mean(counts),
     )
     if network.recurrent:
         return batch, None
@@ -215,27 +220,32 @@ def _loss(
     log_ratio = decision.policy.log_prob(batch.action) - batch.log_prob
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1.0 - ppo.clip, 1.0 + ppo.clip)
-    policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage))
+    policy_loss = -_mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage), batch)
     value_loss = _value_loss(ppo, decision.value, batch)
-    entropy = jnp.mean(decision.policy.entropy())
+    entropy = _mean(decision.policy.entropy(), batch)
     loss = policy_loss + ppo.value_coef * value_loss - ppo.entropy_coef * entropy
     return loss, {
         "loss": loss,
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": jnp.mean(ratio - 1.0 - log_ratio),
-        "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > ppo.clip),
+        "approx_kl": _mean(ratio - 1.0 - log_ratio, batch),
+        "clip_fraction": _mean(jnp.abs(ratio - 1.0) > ppo.clip, batch),
     }
+
+
+def _mean(values: Array, batch: _Batch) -> Float[Array, ""]:
+    """The mean over the steps of a batch, by their weights if they have any."""
+    return jnp.mean(values if batch.weight is None else batch.weight * values)
 
 
 def _value_loss(ppo: PPOConfig, value: Array, batch: _Batch) -> Float[Array, ""]:
     """Half the squared error, the worse of clipped and not; or a Huber loss with threshold 1."""
     if not ppo.value_clip:
-        return jnp.mean(optax.huber_loss(value, batch.target))
+        return _mean(optax.huber_loss(value, batch.target), batch)
     clipped = batch.value + jnp.clip(value - batch.value, -ppo.clip, ppo.clip)
     worse = jnp.maximum((value - batch.target) ** 2, (clipped - batch.target) ** 2)
-    return 0.5 * jnp.mean(worse)
+    return 0.5 * _mean(worse, batch)
 
 
 def _apply(

@@ -145,10 +145,17 @@ def _draw_promising(mixture: Mixture, key: PRNGKeyArray, count: int) -> Float[Ar
 
 
 def _nearest_return(state: AlpState, points: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """The return of the nearest earlier task of each point."""
-    known = jnp.arange(len(state.tasks)) < state.told
+    """The return of the nearest earlier task of each point; of equally near ones that of the latest.
+
+    Points are clipped to their box, so that a corner of it is a task that comes again.
+    """
+    size = len(state.tasks)
+    place = jnp.arange(size)
     distances = jnp.sum(jnp.square(points[:, None] - state.tasks), axis=-1)
-    return state.returns[jnp.argmin(jnp.where(known, distances, jnp.inf), axis=1)]
+    distances = jnp.where(place < state.told, distances, jnp.inf)
+    age = (state.told - 1 - place) % size
+    nearest = distances == distances.min(axis=1, keepdims=True)
+    return state.returns[jnp.argmin(jnp.where(nearest, age, size), axis=1)]
 
 
 def _appended(

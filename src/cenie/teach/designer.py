@@ -18,7 +18,7 @@ from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.returns import scale_rewards
 from cenie.student.rollout import collect
 from cenie.teach.config import DesignerConfig, Utility
-from cenie.teach.played import Outcomes
+from cenie.teach.played import Outcomes, in_first_episode
 from cenie.types import Level, Rollout
 
 Metrics = dict[str, Array]
@@ -90,7 +90,8 @@ class DesignerSource:
         after, metrics = learn(
             self._config(known.size),
             before,
-            dataclasses.replace(played, reward=reward),
+            # What follows the end of a design changes nothing: no reward says what it is worth.
+            dataclasses.replace(played, reward=reward, counts=in_first_episode(played.terminated)),
             key,
         )
         any_known = jnp.any(known)

@@ -37,8 +37,10 @@ ScoreName = Literal[
     "maxmc-start-positive",
     "td",
     "mna",
+    "mna-sum",
     "entropy",
     "learnability",
+    "generalised-learnability",
     "uniform",
 ]
 
@@ -250,6 +252,15 @@ class SflTeacher:
         source="SFL's code",
     )
 
+    score: Literal["learnability", "generalised-learnability"] = setting(
+        "learnability",
+        help="How learnable a level is: p (1 - p) of its success (learnability); or, where success is rare "
+        "or is not the score, the deviation of its returns, weighted by how common their mean is among the "
+        "scouted levels (generalised-learnability).",
+        source="SFL; generalised: Monette et al. (2025)",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=_UNFINISHED, source="ours")
+
     def check(self) -> Iterator[Problem]:
         if self.kept > self.scouted:
             yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
@@ -410,7 +421,8 @@ METHODS = {
         DesignerTeacher(designer=_WITHOUT_MEMORY, replay=ReplayConfig(replay_prob=0.95)),  # dcd
     ),
     "plr-learnability": Method(
-        "PLR-perp by learnability p(1-p)", dataclasses.replace(_PLR, score="learnability")
+        "PLR-perp by learnability: p(1-p), or generalised to returns",
+        dataclasses.replace(_PLR, score="learnability"),
     ),
     "traced": Method(
         "ACCEL by regret, transition-prediction error and co-learnability (TRACED)",

@@ -29,7 +29,8 @@ def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
 class Outcomes(eqx.Module):
     """The completed episodes of each level: how many, how many solved, and their returns and lengths.
 
-    Without a completed episode `max_return` is -inf and the means are 0.
+    Without a completed episode `max_return` is -inf and the means are 0. `return_variance` is that of the
+    returns of these episodes among themselves: 0 of a single one.
     """
 
     finished: Int[Array, " n"]
@@ -37,6 +38,7 @@ class Outcomes(eqx.Module):
     mean_return: Float[Array, " n"]
     max_return: Float[Array, " n"]
     mean_length: Float[Array, " n"]
+    return_variance: Float[Array, " n"]
 
     @property
     def completed(self) -> Bool[Array, " n"]:
@@ -71,12 +73,15 @@ def episode_outcomes(rollout: Rollout) -> Outcomes:
     finished = done.sum(axis=1)
     returns = _running_return(rollout.reward, _begins(done))
     episodes = jnp.maximum(finished, 1)
+    mean_return = jnp.where(done, returns, 0.0).sum(axis=1) / episodes
+    squares = jnp.square(returns - mean_return[:, None])
     return Outcomes(
         finished=finished,
         solved=(rollout.solved & done).sum(axis=1),
-        mean_return=jnp.where(done, returns, 0.0).sum(axis=1) / episodes,
+        mean_return=mean_return,
         max_return=jnp.where(done, returns, -jnp.inf).max(axis=1),
         mean_length=(episodes_of(done).length > 0).sum(axis=1) / episodes,
+        return_variance=jnp.where(done, squares, 0.0).sum(axis=1) / episodes,
     )
 
 

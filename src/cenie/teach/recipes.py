@@ -84,7 +84,7 @@ def curriculum(domain: LevelFactory, settings: Teacher, mesh: Mesh | None = None
             return _designer_curriculum(domain, settings, mesh)
         case SflTeacher():
             scout = SflSource(RandomSource(domain.generator(settings.generator)), settings)
-            return Curriculum(scout, learn_on_new=scout.is_training)
+            return Curriculum(scout, learn_on_new=scout.is_training, unfinished=settings.unfinished)
         case AlpGmmTeacher():
             if domain.tasks is None:
                 raise ValueError("ALP-GMM needs a domain with a space of tasks (Domain.tasks)")

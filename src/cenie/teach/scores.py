@@ -13,7 +13,7 @@ from typing import Literal
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from cenie.teach.played import Outcomes, episodes_of
 from cenie.types import Advantages, Rollout
@@ -109,6 +109,21 @@ def maximised_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
     the shortfall at step t is minus their lambda-weighted mean up to the end of the episode (Mead et al.,
     2026). A level counts as solved if a return on it was ever above 0, as in the original code.
     """
+    return episode_mean(inputs, _shortfall(inputs)) * (inputs.max_return > 0.0)
+
+
+def summed_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
+    """MNA as its original code adds it up: over the steps of the rollout, here of its completed episodes.
+
+    A long episode counts more than a short one, by its length; of one that fills the rollout both are equal.
+    """
+    counted, _ = _counted(inputs)
+    total = jnp.where(counted, _shortfall(inputs), 0.0).sum(axis=1)
+    return total / inputs.rollout.done.shape[1] * (inputs.max_return > 0.0)
+
+
+def _shortfall(inputs: ScoreInputs) -> Float[Array, "n t"]:
+    """How far the return from each step on falls short of the highest value on the way."""
     done, errors = inputs.rollout.done, inputs.advantages.error
     gamma, gae_lambda = inputs.advantages.gamma, inputs.advantages.gae_lambda
     starts, last = jnp.arange(done.shape[1]), episodes_of(done).last
@@ -128,7 +143,7 @@ def maximised_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
 
     nothing = jnp.zeros_like(errors)
     (_, mean), _ = lax.scan(extend, (nothing, nothing), (starts, errors.T, done.T))
-    return episode_mean(inputs, -mean) * (inputs.max_return > 0.0)
+    return -mean
 
 
 def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
@@ -149,6 +164,44 @@ def solved_variance(solved: Int[Array, " n"], finished: Int[Array, " n"]) -> Flo
     return solved_rate * (1.0 - solved_rate)
 
 
+def generalised_learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
+    """The deviation of the returns on a level, weighted by how common its mean return is in the batch.
+
+    What learnability becomes where success is not the score (Monette et al., 2025). Always counts every
+    completed episode; a level with a single one scores 0, as it does by p (1 - p).
+    """
+    outcomes = inputs.outcomes
+    mean, known = outcomes.mean_return, outcomes.completed
+    count = jnp.maximum(known.sum(), 1)
+    centre = jnp.where(known, mean, 0.0).sum() / count
+    variance = jnp.where(known, jnp.square(mean - centre), 0.0).sum() / count
+    return common_spread(jnp.sqrt(outcomes.return_variance), mean, centre, variance)
+
+
+def common_spread(
+    spread: Float[Array, " n"],
+    mean: Float[Array, " n"],
+    centre: Float[Array, ""],
+    variance: Float[Array, ""],
+) -> Float[Array, " n"]:
+    """The spread of each level, weighted by the density of its mean under a normal distribution.
+
+    The density is divided by its highest value: a constant among levels that are compared. Without it, levels
+    of several batches would be measured in the deviations of their batches, and by 0 where all are equal.
+
+    Args:
+        spread: The deviation of what is achieved on each level.
+        mean: The mean of it.
+        centre: The mean over all levels of their means.
+        variance: The variance of these.
+
+    Returns:
+        At most the spread of each level; the spread itself where the variance is 0.
+    """
+    distance = jnp.square(mean - centre) / jnp.where(variance > 0.0, variance, 1.0)
+    return spread * jnp.where(variance > 0.0, jnp.exp(-0.5 * distance), 1.0)
+
+
 def uniform(inputs: ScoreInputs) -> Float[Array, " n"]:
     """1 for every level that completed an episode."""
     return jnp.where(inputs.rollout.done.any(axis=1), 1.0, 0.0)
@@ -166,8 +219,10 @@ SCORES: dict[str, Score] = {
         Score("maxmc-start-positive", positive_start_max_mc),
         Score("td", one_step_td),
         Score("mna", maximised_negative_advantage),
+        Score("mna-sum", summed_negative_advantage),
         Score("entropy", entropy, needs=("entropy",)),
         Score("learnability", learnability, needs=("solved",)),
+        Score("generalised-learnability", generalised_learnability),
         Score("uniform", uniform),
     )
 }
@@ -180,6 +235,14 @@ def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arra
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per
     episode and so loses no precision to differences of running sums.
     """
+    counted, episode_count = _counted(inputs)
+    length = episodes_of(inputs.rollout.done).length
+    weighted = values / (jnp.maximum(length, 1) * episode_count)
+    return jnp.where(counted, weighted, 0.0).sum(axis=1)
+
+
+def _counted(inputs: ScoreInputs) -> tuple[Bool[Array, "n t"], Int[Array, "n 1"]]:
+    """The steps of the episodes that count, and how many of these there are, at least 1."""
     done = inputs.rollout.done
     episodes = episodes_of(done)
     counted = episodes.length > 0
@@ -190,8 +253,7 @@ def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Arra
     if inputs.episodes == "last":
         counted &= episodes.last == jnp.where(counted, episodes.last, -1).max(axis=1, keepdims=True)
         episode_count = jnp.ones_like(episode_count)
-    weighted = values / (jnp.maximum(episodes.length, 1) * episode_count)
-    return jnp.where(counted, weighted, 0.0).sum(axis=1)
+    return counted, episode_count
 
 
 def transition_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:

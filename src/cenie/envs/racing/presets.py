@@ -10,7 +10,13 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
+from cenie.envs.original import (
+    LEARNABLE_RETURNS,
+    ORIGINAL_CODE,
+    PAPER_LISTINGS,
+    QUICK_POPULATION,
+    QUICK_SCOUTING,
+)
 from cenie.settings import Where
 
 _PPO = {
@@ -56,6 +62,7 @@ _LONG_RUN = {
     **_RETURNS,
     **_ALP_GMM,
     **_POET,
+    "teacher.score": LEARNABLE_RETURNS,
     "student.num_levels": 16,
     "student.num_steps": 125,
     "student.ppo.epochs": 8,
@@ -83,6 +90,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_DESIGNER,
         **_RETURNS,
         **_ALP_GMM,
+        "teacher.score": LEARNABLE_RETURNS,
         "updates": 1500,
         "env.green": "observed",
         # Half the rows and columns, two frames, and a network of a fortieth of the work.
@@ -135,7 +143,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         ),
         # The published runs of REPAIRED: grounded positive value loss of dense rewards, and an entropy bonus
         # that those of PAIRED have not.
-        "teacher.score": Where("method", "maxmc-start-positive", equals="repaired"),
+        "teacher.score": Where(
+            "method", "maxmc-start-positive", equals="repaired", otherwise=LEARNABLE_RETURNS
+        ),
         "teacher.designer.ppo.entropy_coef": Where("method", 0.01, equals="repaired"),
     },
 }

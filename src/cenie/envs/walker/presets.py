@@ -10,7 +10,13 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
+from cenie.envs.original import (
+    LEARNABLE_RETURNS,
+    ORIGINAL_CODE,
+    PAPER_LISTINGS,
+    QUICK_POPULATION,
+    QUICK_SCOUTING,
+)
 from cenie.settings import Where
 
 # Two networks of 64-64 tanh units and a Gaussian with its own deviations: the defaults of `mlp`.
@@ -50,6 +56,7 @@ _LONG_RUN = {
     **_DESIGNER,
     **_ALP_GMM,
     **_POET,
+    "teacher.score": LEARNABLE_RETURNS,
     "student.num_levels": 16,
     "student.num_steps": 2048,
     "student.ppo.epochs": 5,
@@ -74,6 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_STUDENT,
         **_DESIGNER,
         **_ALP_GMM,
+        "teacher.score": LEARNABLE_RETURNS,
         "updates": 100,
         "student.num_levels": 64,
         "student.num_steps": 512,
