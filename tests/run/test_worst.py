@@ -1,8 +1,14 @@
 """The score on the worst levels of a suite, against the definition told by loops."""
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
+from cenie.envs.base import Suite, SuiteEntry
+from cenie.run.evaluate_run import score_table
+from cenie.run.metrics import Evaluation, EvaluationRow
 from cenie.run.worst import FEWEST_ENTRIES, worst_levels
 
 
@@ -67,3 +73,23 @@ def test_a_score_that_is_nan_is_not_hidden():
     entries, scores = played(np.full(200, 0.5), 2)
     scores[7] = np.nan
     assert np.isnan(worst_levels(entries, scores))
+
+
+@pytest.mark.parametrize(("count", "said"), [(60, True), (45, False)])
+def test_cenie_evaluate_prints_the_worst_tenth_of_a_large_suite(count, said):
+    suite = Suite(
+        "large", [SuiteEntry(f"band {n % 2}", f"{n // 2}", lambda rng: None) for n in range(2 * count)]
+    )
+    rows = [
+        # Every fifth level of the first band is never solved, and all others always are.
+        EvaluationRow("large", entry.level, entry.variant, episode, 0.0, solved, float(solved), 9)
+        for number, entry in enumerate(suite.entries)
+        for solved in [number % 10 != 0]
+        for episode in range(2)
+    ]
+    text = io.StringIO()
+    Console(file=text, width=100).print(score_table(suite, [Evaluation(1, 1, 1, rows)]))
+    lines = text.getvalue().splitlines()
+    assert any("band 0" in line and "0.80" in line for line in lines)
+    assert any("mean" in line and "0.900" in line for line in lines)
+    assert any("worst 10% of 120 levels (CVaR)" in line and "0.000" in line for line in lines) == said

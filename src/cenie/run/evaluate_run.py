@@ -63,7 +63,7 @@ def evaluate_run(
     if len(played) < request.checkpoints:
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
     # Printed first: what was played must not be lost to a full disk.
-    _print(console, suite, played)
+    console.print(score_table(suite, played))
     path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     write_evaluations(path, played)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
@@ -82,7 +82,7 @@ def _env_steps(config: Config, state: TrainState) -> int:
     return int(state.counters.rollouts) * config.student.num_levels * config.student.num_steps
 
 
-def _print(console: Console, suite: Suite, played: Sequence[Evaluation]) -> None:
+def score_table(suite: Suite, played: Sequence[Evaluation]) -> Table:
     """The scores of each level, averaged over the checkpoints; of a large suite also its worst part."""
     updates = ", ".join(str(each.updates) for each in played)
     table = Table("held-out level", suite.measure, title=f"{suite.name} after {updates} updates")
@@ -96,4 +96,4 @@ def _print(console: Console, suite: Suite, played: Sequence[Evaluation]) -> None
     worst = worst_levels([(row.level, row.variant) for row in rows], [row.score for row in rows])
     if worst is not None:
         table.add_row(f"worst {WORST:.0%} of {len(suite.entries)} levels (CVaR)", f"{worst:.3f}")
-    console.print(table)
+    return table

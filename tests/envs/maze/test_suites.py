@@ -178,7 +178,7 @@ def test_every_drawn_level_is_valid_solvable_and_survives_json(name):
     labels, levels = suite.draw(seed=4, episodes=2)
     assert len(set(labels)) == len(labels) == 2 * len(suite.entries)
     assert len({(entry.level, entry.variant) for entry in suite.entries}) == len(suite.entries)
-    for level in levels:
+    for level in {id(level): level for level in levels}.values():
         assert not level_problems(level)
         assert fewest_actions(level) <= int(level.time_limit)
         assert jax.tree.all(jax.tree.map(np.array_equal, domain.from_json(domain.to_json(level)), level))
@@ -210,15 +210,13 @@ def test_hard1000_has_a_hundred_levels_in_every_band_whose_paths_an_own_search_f
 
 
 def test_hard1000_is_always_the_same_and_no_level_is_there_twice():
-    one, other = (suites()["hard1000"]().draw(seed, 1)[1] for seed in (0, 1))
-    assert all(jax.tree.all(jax.tree.map(np.array_equal, *pair)) for pair in zip(one, other, strict=True))
-    assert (
-        len({b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(level)) for level in one})
-        == 1000
-    )
-    # Of NumPy's own promise: streams of its generators stay what they are from version to version.
-    digest = hashlib.sha256(b"".join(np.packbits(level.wall_map).tobytes() for level in one))
-    assert digest.hexdigest()[:16] == "DIGEST"
+    suite = suites()["hard1000"]()
+    one, other = (suite.draw(seed, 1)[1] for seed in (0, 1))
+    assert all(first is second for first, second in zip(one, other, strict=True))
+    levels = [b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(level)) for level in one]
+    assert len(set(levels)) == 1000
+    # NumPy may change what its generators draw: then these are other levels, and need another name.
+    assert hashlib.sha256(b"".join(levels)).hexdigest()[:16] == "fa00330e4c9b303d"
 
 
 def test_the_level_space_of_hard1000_is_the_one_that_hard_trains_on():

@@ -118,6 +118,7 @@ _HARD: dict[str, Any] = {
     **_QUICK,
     "env.size": 21,
     "env.fill": (0.0, 0.6),
+    "env.max_steps": 150,
     "teacher.generator": "filled",
     "teacher.replaces": "filled",
     # Methods learn from different shares of what they play, and are compared at equal environment steps.
