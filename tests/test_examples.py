@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -100,22 +99,6 @@ def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):
     assert (box.decode(box.encode(level)).heights == level.heights).all()
     slopes = domain.environment.prepare(level).slopes
     np.testing.assert_allclose(slopes[4:-4], 0.5, atol=1e-5)
-
-
-def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    example = load("does_novelty_help")
-    stored = jnp.array([3.0, 1.0, 4.0, 1.5, 9.0, 0.0, 0.0])
-    mask = jnp.arange(7) < 5
-    buffer = SimpleNamespace(column=lambda _: stored, mask=mask)
-    inner = SimpleNamespace(rescore=lambda *_, **__: None)
-    dealt = [
-        np.asarray(example.Shuffled(inner).rescore((None, jnp.array(number)), buffer)) for number in (0, 1)
-    ]
-    for values in dealt:
-        np.testing.assert_array_equal(np.sort(values[:5]), np.sort(stored[:5]))
-        np.testing.assert_array_equal(values[5:], 0.0)
-    assert not np.array_equal(dealt[0], dealt[1])
 
 
 @pytest.mark.slow
