@@ -121,6 +121,8 @@ _HARD: dict[str, Any] = {
     "env.max_steps": 150,
     "teacher.generator": "filled",
     "teacher.replaces": "filled",
+    # The paper's weight of novelty, whose effect this preset is to measure.
+    "teacher.alpha.value": Where("teacher.alpha.value", 0.5, equals=0.5),
     # Methods learn from different shares of what they play, and are compared at equal environment steps.
     "updates": 4000,
     "run.env_steps": 60_000_000,
