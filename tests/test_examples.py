@@ -12,7 +12,9 @@ import pytest
 
 import cenie
 from cenie.command import cli
+from cenie.envs.maze.level import make_level
 from cenie.teach.methods import METHODS
+from tests.envs.maze.oracle import fewest_actions, random_level_values
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -200,3 +202,24 @@ def test_the_flat_plr_cenie_does_what_the_library_does():
     assert size == buffer.capacity
     for ours, theirs in zip(jax.tree.leaves(flat.student.network), jax.tree.leaves(state.student.network)):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_the_explorer_of_mazes_needs_no_less_than_the_shortest_way_and_finds_what_can_be_found(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = load("explore_hard_mazes")
+    straight = make_level(np.zeros((9, 9), bool), (4, 0), (0, 0), time_limit=4)
+    assert example.explore(straight)
+    assert not example.explore(make_level(np.zeros((9, 9), bool), (4, 0), (0, 0), time_limit=3))
+    rng, solved = np.random.default_rng(0), []
+    for density in np.linspace(0.0, 0.6, 60):
+        walls, goal, start = random_level_values(rng, 9, 9, density)
+        fewest = fewest_actions(make_level(walls, goal, start))
+        # Without a limit it sees all that can be reached, and finds the goal just where there is a way.
+        assert example.explore(make_level(walls, goal, start, time_limit=2000)) == (fewest is not None)
+        if fewest is not None:
+            solved.append(example.explore(make_level(walls, goal, start, time_limit=fewest)))
+            assert (
+                not example.explore(make_level(walls, goal, start, time_limit=max(fewest - 1, 1)))
+                or fewest == 1
+            )
+    assert 0 < sum(solved) < len(solved)
