@@ -41,12 +41,14 @@ class Problem:
 class Where:
     """A value in a preset that counts only where another setting is given: for methods that edit, say.
 
-    With `equals`, only where that setting has this value, or one of these in a tuple.
+    With `equals`, only where that setting has this value, or one of these in a tuple; with `unless`, only
+    where it has another.
     """
 
     path: str
     value: Any
     equals: Any = None
+    unless: Any = None
 
 
 class SettingsError(ValueError):

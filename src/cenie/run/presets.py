@@ -50,7 +50,7 @@ def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Where):
             found = settings.value_at(data, value.path)
             wanted = value.equals if isinstance(value.equals, tuple) else (value.equals,)
-            if found is None or not (value.equals is None or found in wanted):
+            if found in (None, value.unless) or not (value.equals is None or found in wanted):
                 continue
             value = value.value
         if not path.startswith("teacher.") or settings.value_at(data, path, _ABSENT) is not _ABSENT:

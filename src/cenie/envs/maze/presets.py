@@ -119,7 +119,8 @@ _HARD: dict[str, Any] = {
     "env.size": 21,
     "env.fill": (0.0, 0.6),
     "env.max_steps": 150,
-    "teacher.generator": "filled",
+    # The first level of POET must be one that can be learned from.
+    "teacher.generator": Where("method", "filled", unless="poet"),
     "teacher.replaces": "filled",
     # The paper's weight of novelty, whose effect this preset is to measure.
     "teacher.alpha.value": Where("teacher.alpha.value", 0.5, equals=0.5),
