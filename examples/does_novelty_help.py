@@ -9,8 +9,9 @@ trained. A finished run is not repeated and an interrupted one is gone on with, 
 again. The score of a run is the mean over its last checkpoints; arms are compared seed by seed. The last
 command says with what the stored novelty of any runs goes along.
 
-Two arms are novelties of our own: `shuffled` is CENIE's, dealt out anew to other levels after every batch
-(as many levels are as novel, but not the same ones); `age` is no more than the time of the last play.
+Two arms are controls (`teacher.novelty.control`): `shuffled` is CENIE's novelty, dealt out anew to other
+levels after every batch (as many levels are as novel, but not the same ones); `age` is no more than the time
+of the last play.
 """
 
 import argparse
@@ -21,14 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 import cenie
-from cenie.teach.cenie import CenieNovelty
 
 CHECKPOINTS = 5
 SUITES = {"cenie8-sym": 2, "accel12": 5, "perfect-large": 10}
@@ -37,87 +34,15 @@ STEPS = "million steps played"
 
 
 @dataclass(frozen=True)
-class Shuffled:
-    """CENIE's novelty, of which every stored level gets that of another one, at random."""
-
-    inner: CenieNovelty
-
-    def remembered(self, points_shape):
-        return self.inner.remembered(points_shape)
-
-    def init(self, points_shape):
-        return self.inner.init(points_shape), jnp.zeros((), jnp.int32)
-
-    def score(self, state, experience, buffer):
-        return self.inner.score(state[0], experience, buffer)
-
-    def memory(self, state, experience):
-        return self.inner.memory(state[0], experience)
-
-    def learn(self, state, experience, **others):
-        return self.inner.learn(state[0], experience, **others), state[1] + 1
-
-    def rescore(self, state, buffer, *, mesh=None):
-        measured = self.inner.rescore(state[0], buffer, mesh=mesh)
-        stored = buffer.column("novelty") if measured is None else measured
-        chance = jax.random.uniform(jax.random.key(state[1]), stored.shape)
-        slots = jnp.where(buffer.mask, jnp.arange(len(stored)), len(stored))
-        dealt = jnp.argsort(jnp.where(buffer.mask, chance, 2.0))
-        return stored.at[jnp.sort(slots)].set(stored[dealt], mode="drop")
-
-    def metrics(self, state, buffer):
-        return self.inner.metrics(state[0], buffer)
-
-
-class Clock(eqx.Module):
-    """How many batches were played."""
-
-    batches: jax.Array
-
-
-@dataclass(frozen=True)
-class Age:
-    """The time at which a level was last played, as if what is recent were novel."""
-
-    def remembered(self, points_shape):
-        return {}
-
-    def init(self, points_shape):
-        return Clock(jnp.zeros((), jnp.int32))
-
-    def score(self, state, experience, buffer):
-        return jnp.broadcast_to(state.batches.astype(jnp.float32), experience.points.valid.shape[:1])
-
-    def memory(self, state, experience):
-        return {}
-
-    def learn(self, state, experience, **others):
-        return Clock(state.batches + 1)
-
-    def rescore(self, state, buffer, *, mesh=None):
-        return None
-
-    def metrics(self, state, buffer):
-        return {}
-
-
-@dataclass(frozen=True)
 class Arm:
-    """A method with some settings, and a novelty in the place of its own."""
+    """A method with some settings."""
 
     method: str
     settings: dict = field(default_factory=dict)
-    control: str | None = None
 
     @property
     def ranks_novelty(self):
         return "cenie" in self.method
-
-    def parts(self, config):
-        if self.control == "shuffled":
-            own = config.teacher.novelty
-            return cenie.Parts(novelty=Shuffled(CenieNovelty(own.coverage, own.refit_every, own.stored)))
-        return cenie.Parts(novelty=Age()) if self.control == "age" else cenie.Parts()
 
 
 # ACCEL from empty mazes needs far more updates than a laptop has (docs/results.md).
@@ -129,8 +54,8 @@ ARMS = {
     "plr-cenie": Arm("plr-cenie", HALF),
     "plr-cenie-relative": Arm("plr-cenie", {**HALF, "teacher.novelty.stored.kind": "relative"}),
     "dr": Arm("dr"),
-    "shuffled": Arm("plr-cenie", HALF, control="shuffled"),
-    "age": Arm("plr-cenie", HALF, control="age"),
+    "shuffled": Arm("plr-cenie", {**HALF, "teacher.novelty.control": "shuffled"}),
+    "age": Arm("plr-cenie", {**HALF, "teacher.novelty.control": "age"}),
     "plr-cenie-dagger": Arm("plr-cenie-dagger"),
     "accel": Arm("accel", WALLS),
     "accel-cenie": Arm("accel-cenie", {**HALF, **WALLS}),
@@ -152,7 +77,7 @@ def settings_of(seed, updates):
 def train_one(arm, directory, overrides, suites):
     """Train one run, or go on with it; evaluate what was not evaluated yet."""
     config = cenie.preset("maze", arm.method, "quick", arm.settings | overrides)
-    run = cenie.train(config, directory, arm.parts(config), resume=True, quiet=True)
+    run = cenie.train(config, directory, resume=True, quiet=True)
     for suite, episodes in suites.items():
         if not any(directory.glob(f"evaluation-{suite}-seed*-cycle{run.summary['cycles']}.csv")):
             run.evaluate(suite, episodes=episodes, checkpoints=CHECKPOINTS, quiet=True)
@@ -239,8 +164,7 @@ def finished_runs(out):
     runs = {}
     for directory in sorted(path for path in out.iterdir() if (path / "summary.json").exists()):
         name, seed = directory.name.rsplit("-seed", 1)
-        arm = ARMS[name]
-        run = cenie.load_run(directory, arm.parts(cenie.preset("maze", arm.method, "quick", arm.settings)))
+        run = cenie.load_run(directory)
         if len(run.later_evaluations) == len(SUITES):
             runs[name, int(seed)] = run
     return runs

@@ -33,6 +33,7 @@ RUN_READERS = (
     "presets",
     "records",
     "snapshot",
+    "worst",
 )
 """What the report may use of `run`: nothing that trains."""
 
@@ -95,6 +96,7 @@ WITHOUT_JAX = (
     "cenie.run.records",
     "cenie.run.signals",
     "cenie.run.sinks",
+    "cenie.run.worst",
     "cenie.command.cli",
     "cenie.command.entry",
     "cenie.report.drawings",

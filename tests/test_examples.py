@@ -13,7 +13,9 @@ import pytest
 
 import cenie
 from cenie.command import cli
+from cenie.envs.maze.level import make_level
 from cenie.teach.methods import METHODS
+from tests.envs.maze.oracle import fewest_actions, random_level_values
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -100,22 +102,6 @@ def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):
     assert (box.decode(box.encode(level)).heights == level.heights).all()
     slopes = domain.environment.prepare(level).slopes
     np.testing.assert_allclose(slopes[4:-4], 0.5, atol=1e-5)
-
-
-def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    example = load("does_novelty_help")
-    stored = jnp.array([3.0, 1.0, 4.0, 1.5, 9.0, 0.0, 0.0])
-    mask = jnp.arange(7) < 5
-    buffer = SimpleNamespace(column=lambda _: stored, mask=mask)
-    inner = SimpleNamespace(rescore=lambda *_, **__: None)
-    dealt = [
-        np.asarray(example.Shuffled(inner).rescore((None, jnp.array(number)), buffer)) for number in (0, 1)
-    ]
-    for values in dealt:
-        np.testing.assert_array_equal(np.sort(values[:5]), np.sort(stored[:5]))
-        np.testing.assert_array_equal(values[5:], 0.0)
-    assert not np.array_equal(dealt[0], dealt[1])
 
 
 def test_what_novelty_ranks_is_told_by_the_last_play_before_the_snapshot(monkeypatch):
@@ -248,3 +234,24 @@ def test_the_flat_plr_cenie_does_what_the_library_does():
     assert size == buffer.capacity
     for ours, theirs in zip(jax.tree.leaves(flat.student.network), jax.tree.leaves(state.student.network)):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_the_explorer_of_mazes_needs_no_less_than_the_shortest_way_and_finds_what_can_be_found(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = load("explore_hard_mazes")
+    straight = make_level(np.zeros((9, 9), bool), (4, 0), (0, 0), time_limit=4)
+    assert example.explore(straight)
+    assert not example.explore(make_level(np.zeros((9, 9), bool), (4, 0), (0, 0), time_limit=3))
+    rng, solved = np.random.default_rng(0), []
+    for density in np.linspace(0.0, 0.6, 60):
+        walls, goal, start = random_level_values(rng, 9, 9, density)
+        fewest = fewest_actions(make_level(walls, goal, start))
+        # Without a limit it sees all that can be reached, and finds the goal just where there is a way.
+        assert example.explore(make_level(walls, goal, start, time_limit=2000)) == (fewest is not None)
+        if fewest is not None:
+            solved.append(example.explore(make_level(walls, goal, start, time_limit=fewest)))
+            assert (
+                not example.explore(make_level(walls, goal, start, time_limit=max(fewest - 1, 1)))
+                or fewest == 1
+            )
+    assert 0 < sum(solved) < len(solved)

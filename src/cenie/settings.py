@@ -41,13 +41,14 @@ class Problem:
 class Where:
     """A value in a preset that counts only where another setting is given: for methods that edit, say.
 
-    With `equals`, only where that setting has this value, or one of these in a tuple. `otherwise` may count
-    where this one does not.
+    With `equals`, only where that setting has this value, or one of these in a tuple; with `unless`, only
+    where it has another. `otherwise` may count where this one does not.
     """
 
     path: str
     value: Any
     equals: Any = None
+    unless: Any = None
     otherwise: "Where | None" = None
 
 

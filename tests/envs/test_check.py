@@ -279,8 +279,9 @@ def test_the_maze_and_its_design_environment_raise_no_alarm():
     domain = maze_domain(MazeConfig(max_steps=60, redraw_direction=True))
     one, other = (domain.generators["uniform60"](jax.random.key(seed)) for seed in (1, 2))
     assert check_environment(domain.environment, one, KEY, other_level=other) == []
-    design = MazeDesign(MazeConfig(size=5), "blocks25")
-    assert check_environment(design, design_task("blocks25"), KEY) == []
+    config = MazeConfig(size=5)
+    design = MazeDesign(config, "blocks25")
+    assert check_environment(design, design_task(config, "blocks25"), KEY) == []
 
 
 def test_the_maze_plays_many_random_levels_without_alarm():

@@ -18,6 +18,7 @@ from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.run.directory import RunDirectoryError
 from cenie.run.durable import WriteError
+from cenie.run.metrics import Evaluation, EvaluationRow, write_evaluations
 from tests.report.synthetic import evaluate_later, write_run
 
 QUICK = Options(pdf=False, points=120)
@@ -143,6 +144,32 @@ def test_a_score_that_is_nan_is_nan_everywhere_and_said(tmp_path):
     (entry,) = data["suites"][0]["groups"]
     assert entry["overall"]["IQM"] == [None, None, None]
     assert [level["unknown"] for level in entry["levels"]] == [0, 0, 1]
+
+
+def test_cvar_of_a_large_suite_is_over_its_single_levels(tmp_path):
+    """Over ten bands of a hundred levels it was the score of the worst band."""
+    for seed, rate in enumerate((0.2, 0.6)):
+        path = write_run(tmp_path / f"run-{seed}", "dr", seed=seed, points=0)
+        # Half of the levels are solved at the rate of the run and the others always, in both bands.
+        rng = np.random.default_rng(seed)
+        rows = [
+            EvaluationRow("large", f"band {number % 2}", str(number), episode, 0.0, solved, float(solved), 9)
+            for number in range(400)
+            for episode in range(10)
+            for solved in [bool(number % 4 > 1 or rng.random() < rate)]
+        ]
+        write_evaluations(path / "evaluation-large-seed0-cycle80.csv", [Evaluation(80, 40, 1024, rows)])
+    made = write_report([tmp_path], tmp_path / "report", Options(pdf=False, pictures=False, coverage=False))
+    rows = read_csv(made.out / "tables/maze-large-aggregates.csv")
+    values = {row["statistic"]: row for row in rows}
+    assert float(values["mean"]["value"]) == pytest.approx(0.7, abs=0.03)
+    # The worst tenth is found by other episodes, so that it is no worse than levels of these rates are.
+    assert float(values["CVaR 10%"]["value"]) == pytest.approx(0.4, abs=0.06)
+    assert float(values["CVaR 10%"]["low"]) < 0.4 < float(values["CVaR 10%"]["high"])
+    (item,) = (each for each in made.domains[0].items if each.title == "large: aggregates")
+    assert "single levels of a run, found by other episodes" in item.caption
+    rows = read_csv(made.out / "tables/maze-cenie8-aggregates.csv")
+    assert len({row["value"] for row in rows if row["statistic"].startswith("CVaR")}) == 1
 
 
 def test_captions_say_what_an_interval_covers(report, runs, tmp_path):

@@ -32,6 +32,7 @@ from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.config import Epoet, Poet, ReplayConfig
+from cenie.teach.controls import ShuffledNovelty
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import apart
 from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
@@ -167,8 +168,13 @@ class Teacher:
             raise ValueError(
                 f"features: {method} measures novelty and needs the number of features of a step"
             )
-        if isinstance(self._curriculum.novelty, CenieNovelty):
-            _check_measure(self._curriculum.novelty)
+        if self._curriculum.features != "memory":
+            message = "describe steps by what you pass as features; the setting is for our own students"
+            raise SettingsError([Problem("novelty.features", message)])
+        novelty = self._curriculum.novelty
+        novelty = novelty.inner if isinstance(novelty, ShuffledNovelty) else novelty
+        if isinstance(novelty, CenieNovelty):
+            _check_measure(novelty)
         self._num_levels, self._seed, self._told = num_levels, seed, 0
         self._steps = _MIN_STEPS
         self._compiled: set[str] = set()

@@ -103,9 +103,9 @@ DOMAINS = {
         summary="13x13 mazes seen through a 5x5 egocentric window (Minigrid)",
         settings=MazeConfig,
         factory="cenie.envs.maze.domain:maze_domain",
-        generators=("uniform60", "blocks25", "empty"),
+        generators=("uniform60", "blocks25", "empty", "filled"),
         roles={"random": "uniform60", "simple": "empty"},
-        suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all"),
+        suites=("cenie8", "cenie8-sym", "accel12", "plr7", "perfect-large", "all", "hard1000"),
         presets=MAZE_PRESETS,
         design=design_of_settings,
         # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing

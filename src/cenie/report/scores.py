@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenie.report import stats
-from cenie.report.runs import Group, LoggedRun
+from cenie.report.runs import Episodes, Group, LoggedRun
+from cenie.run.worst import worst_levels
 
 MOST_NAMED = 4
 """Levels that a sentence names."""
@@ -19,7 +20,8 @@ class Scores:
     """What the runs of a group came to on a suite; rows are runs, columns are levels.
 
     `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
-    are means over variants, episodes and checkpoints.
+    are means over variants, episodes and checkpoints. `worst` is what each run came to on its worst single
+    levels, the entries of the suite; None for a suite of few entries.
     """
 
     group: Group
@@ -28,6 +30,7 @@ class Scores:
     returns: np.ndarray
     solved: np.ndarray
     episodes: int
+    worst: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,7 @@ def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
             for column in ("score", "returns", "solved")
         }
         fewest = min(len(episodes) for _, episodes in pairs)
+        worst = [_worst(episodes, common) for _, episodes in pairs]
         scores.append(
             Scores(
                 group,
@@ -108,9 +112,16 @@ def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
                 columns["returns"],
                 columns["solved"],
                 fewest,
+                None if None in worst else np.array(worst),
             )
         )
     return SuiteScores(suite, tuple(levels), tuple(scores))
+
+
+def _worst(episodes: Episodes, levels: set[str]) -> float | None:
+    """The score on the worst entries among those of the levels."""
+    kept = episodes.where(np.array([level in levels for level in episodes.level]))
+    return worst_levels(list(zip(kept.level, kept.variant)), kept.score)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from cenie.run.worst import WORST
+
 Scores = np.ndarray
 Values = np.ndarray | np.floating[Any]
 """A number for each array of scores; one number for one array."""
@@ -41,8 +43,6 @@ COVERS_STRATIFIED = (
     "a run that is good on one level were not for that reason good on others. Where runs are good or bad as "
     "a whole it is far too narrow."
 )
-WORST = 0.1
-"""The part of the levels that `cvar` looks at."""
 _CHUNK = 2**22
 """Numbers of resampled scores that are in memory at the same time."""
 
@@ -112,12 +112,14 @@ def score_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
     )
 
 
+CVAR = f"CVaR {WORST:.0%}"
+
 AGGREGATES: dict[str, Statistic] = {
     "IQM": iqm,
     "median": median,
     "mean": mean,
     "optimality gap": optimality_gap,
-    f"CVaR {WORST:.0%}": cvar,
+    CVAR: cvar,
 }
 """The statistics of a table, by their names."""
 

@@ -19,6 +19,7 @@ from cenie.report.scores import (
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}
 _MOST_PANELS = 24
+_LEVELS = "levels of a run."
 _PAIR_RESAMPLES = 1000
 _PROFILE_RESAMPLES = 500
 
@@ -107,6 +108,11 @@ def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
     estimates = {
         each.group.label: stats.aggregate(each.scores, stratified=stratified) for each in found.groups
     }
+    single = all(each.worst is not None for each in found.groups)
+    if single:
+        for each in found.groups:
+            assert each.worst is not None
+            estimates[each.group.label][stats.CVAR] = stats.estimate(each.worst[:, None], stats.mean)
     files = (
         *desk.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
         desk.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
@@ -114,7 +120,9 @@ def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
     caption = (
         f"Statistics over {len(found.levels)} levels with 95 % intervals ({_how(stratified)}; none for a "
         f"single run). {_intervals(desk, found)} The target of the optimality gap is 1, and lower is better; "
-        f"CVaR is the mean over the worst {stats.WORST:.0%} of the levels of a run.{_unknown(found)}"
+        f"CVaR is the mean over the worst {stats.WORST:.0%} of the "
+        + ("single levels of a run, found by other episodes than those that count." if single else _LEVELS)
+        + _unknown(found)
     )
     text = tables.aggregate_markdown(found.groups, estimates)
     return Item(f"{found.suite}: aggregates", caption, files, text)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,7 @@ from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
 from cenie.run.played import asked_for, write_record
+from cenie.run.worst import WORST, worst_levels
 from cenie.teach.cycle import TrainState, state_shapes
 
 
@@ -63,7 +65,7 @@ def evaluate_run(
     if len(played) < request.checkpoints:
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
     # Printed first: what was played must not be lost to a full disk.
-    _print(console, suite, [(each.updates, level_scores(each.rows)) for each in played])
+    console.print(score_table(suite, played))
     path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     write_evaluations(path, played)
     write_record(path, asked, played[-1].cycle)
@@ -83,13 +85,18 @@ def _env_steps(config: Config, state: TrainState) -> int:
     return int(state.counters.rollouts) * config.student.num_levels * config.student.num_steps
 
 
-def _print(console: Console, suite: Suite, scores: list[tuple[int, dict[str, float]]]) -> None:
-    """The scores of each level, averaged over the checkpoints."""
-    updates = ", ".join(str(number) for number, _ in scores)
+def score_table(suite: Suite, played: Sequence[Evaluation]) -> Table:
+    """The scores of each level, averaged over the checkpoints; of a large suite also its worst part."""
+    updates = ", ".join(str(each.updates) for each in played)
     table = Table("held-out level", suite.measure, title=f"{suite.name} after {updates} updates")
-    means = {level: sum(each[level] for _, each in scores) / len(scores) for level in scores[0][1]}
+    scores = [level_scores(each.rows) for each in played]
+    means = {level: sum(each[level] for each in scores) / len(scores) for level in scores[0]}
     for level, score in means.items():
         table.add_row(level, f"{score:.2f}")
     table.add_section()
     table.add_row("mean", f"{suite_mean(means):.3f}")
-    console.print(table)
+    rows = [row for each in played for row in each.rows]
+    worst = worst_levels([(row.level, row.variant) for row in rows], [row.score for row in rows])
+    if worst is not None:
+        table.add_row(f"worst {WORST:.0%} of {len(suite.entries)} levels (CVaR)", f"{worst:.3f}")
+    return table

@@ -131,7 +131,10 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
         size = 2 * config.teacher.pairs * 3 * _FLOAT_BYTES * sizes.parameters
         yield Need(size, "the population", ("teacher.pairs", *sizes.fields))
     novelty = _novelty(config)
-    dimensions = sizes.features + numbers_in(spec.action_space)
+    features = sizes.features
+    if isinstance(novelty, Cenie) and novelty.features == "observation":
+        features = sum(map(numbers_in, spec.observation_parts))
+    dimensions = features + numbers_in(spec.action_space)
     match novelty:
         case Cenie():
             if isinstance(novelty.stored, Rescored):

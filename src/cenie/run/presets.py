@@ -60,7 +60,7 @@ def _first_that_fits(data: Any, value: Where) -> Where | None:
     """It, or what counts otherwise."""
     found = settings.value_at(data, value.path)
     wanted = value.equals if isinstance(value.equals, tuple) else (value.equals,)
-    if found is not None and (value.equals is None or found in wanted):
+    if found not in (None, value.unless) and (value.equals is None or found in wanted):
         return value
     return None if value.otherwise is None else _first_that_fits(data, value.otherwise)
 

@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from cenie.spaces import Discrete, Space
-from cenie.types import Rollout
+from cenie.student.encoders import flatten, parts_of
+from cenie.types import Observation, Rollout
 
 
 def state_action_features(rollout: Rollout, action_space: Space) -> Float[Array, "n t d"]:
@@ -16,6 +17,11 @@ def state_action_features(rollout: Rollout, action_space: Space) -> Float[Array,
     if rollout.features is None:
         raise ValueError("the rollout was collected without features")
     return jax.lax.stop_gradient(with_action(rollout.features, rollout.action, action_space))
+
+
+def observed_features(observation: Observation, observation_space: PyTree[Space]) -> Float[Array, "*steps f"]:
+    """What is seen at each step as numbers: a bit for each value of a discrete part, whole numbers scaled."""
+    return jnp.moveaxis(flatten(parts_of(observation_space), observation), 0, -1)
 
 
 def with_action(features: Float[Array, "*steps f"], action: Array, action_space: Space) -> Array:

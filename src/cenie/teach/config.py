@@ -186,6 +186,17 @@ class Cenie:
         "new and edited ones, or on all.",
         source="paper",
     )
+    features: Literal["memory", "observation"] = setting(
+        "memory",
+        help="What describes a step beside its action: the memory of the student, or what it observes.",
+        source="paper",
+    )
+    control: Literal["none", "shuffled", "age"] = setting(
+        "none",
+        help="A control in the place of novelty, for experiments: novelties dealt out at random among the "
+        "stored levels (shuffled), or when a level was last played (age).",
+        source="ours",
+    )
     stored: AsPlayed | Relative | Rescored = setting(
         factory=AsPlayed,
         help="How novelties that were measured at different times are compared (docs/novelty.md).",

@@ -106,9 +106,9 @@ class Curriculum:
     meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
     whether a level of which no episode was completed tells the source what it has returned so far; with
     `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the scores,
-    with the weight `alpha`; the scores share the rest. All `students` play in every cycle: the same levels,
-    or, where `own_levels` says so, each those of its own level buffer when levels are replayed. The first
-    student is the one that is evaluated.
+    with the weight `alpha`; the scores share the rest. `features` says what describes a step to it. All
+    `students` play in every cycle: the same levels, or, where `own_levels` says so, each those of its own
+    level buffer when levels are replayed. The first student is the one that is evaluated.
     """
 
     source: Source
@@ -120,6 +120,7 @@ class Curriculum:
     students: int = 1
     own_levels: bool = False
     unfinished: Literal["ignore", "score"] = "ignore"
+    features: Literal["memory", "observation"] = "memory"
 
     def __post_init__(self) -> None:
         for name in ("editing", "novelty", "own_levels"):

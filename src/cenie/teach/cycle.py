@@ -17,7 +17,7 @@ from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.features import state_action_features, with_action
+from cenie.student.features import observed_features, state_action_features, with_action
 from cenie.student.networks import Network, make_network
 from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
@@ -327,7 +327,11 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
     )
     points = None
     if keeps_points:
-        values = state_action_features(rollout, setup.environment.action_space)
+        described = rollout
+        if setup.curriculum.features == "observation":
+            observed = observed_features(rollout.observation, setup.environment.observation_space)
+            described = dataclasses.replace(rollout, features=observed)
+        values = state_action_features(described, setup.environment.action_space)
         points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
     advantages = advantages_for(config, student, rollout)
     return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
@@ -364,7 +368,10 @@ def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
         levels, _ = source.propose(source.init(key), key, count)
         observation, _ = jax.vmap(lambda level: environment.reset(key, environment.prepare(level)))(levels)
         _, decision = network.step(network.initial_memory(count), observation, jnp.ones(count, bool))
-        return with_action(decision.features, decision.policy.sample(key), environment.action_space)
+        features = decision.features
+        if setup.curriculum.features == "observation":
+            features = observed_features(observation, environment.observation_space)
+        return with_action(features, decision.policy.sample(key), environment.action_space)
 
     return setup.student.num_steps, jax.eval_shape(first_points, jax.random.key(0)).shape[1]
 

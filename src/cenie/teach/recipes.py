@@ -14,6 +14,7 @@ from cenie.teach.alp import AlpGmmSource
 from cenie.teach.cenie import CenieNovelty
 from cenie.teach.columns import name_problem, parse_weighted, weight_problem
 from cenie.teach.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
+from cenie.teach.controls import AgeNovelty, ShuffledNovelty
 from cenie.teach.curriculum import Column, Curriculum, Editing, Replay, ranked_by
 from cenie.teach.designer import DesignerSource
 from cenie.teach.diplr import DiplrNovelty
@@ -106,6 +107,7 @@ def _replay_curriculum(domain: LevelFactory, source: RandomSource, settings: Rep
         editing=editing,
         novelty=None if settings.novelty is None else _novelty(domain, settings, settings.novelty),
         alpha=settings.alpha,
+        features=settings.novelty.features if isinstance(settings.novelty, Cenie) else "memory",
     )
 
 
@@ -209,13 +211,16 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
     capacity = teacher.replay.capacity
     match settings:
         case Cenie():
-            return CenieNovelty(
+            novelty = CenieNovelty(
                 coverage=settings.coverage,
                 refit_every=settings.refit_every,
                 stored=settings.stored,
                 measure=settings.measure,
                 window_takes=settings.window_takes,
             )
+            if settings.control == "age":
+                return AgeNovelty()
+            return ShuffledNovelty(novelty) if settings.control == "shuffled" else novelty
         case Diplr():
             return DiplrNovelty(capacity, settings.distance, settings.neighbours)
         case Poet():

@@ -8,13 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.envs.maze.config import BUDGETS, MazeConfig
+from cenie.envs.maze.config import BUDGETS, GENERATORS, MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.generate import generate, random_free_tile
-from cenie.envs.maze.level import make_level
+from cenie.envs.maze.level import make_level, shortest_path
 from cenie.envs.reset import step_and_restart, step_only
+from cenie.run.presets import preset
+from cenie.settings import SettingsError
 from cenie.student.actions import Categorical
 from cenie.student.networks import Decision, Network
 from cenie.student.rollout import collect
@@ -50,7 +52,7 @@ def tiles(places, width=13):
     return places[:, 1] * width + places[:, 0]
 
 
-@pytest.mark.parametrize("name", list(BUDGETS))
+@pytest.mark.parametrize("name", GENERATORS)
 def test_generated_levels_are_valid_and_spread_evenly(name):
     levels = draw(MazeConfig(max_steps=77), name, 20_000)
     assert_valid(levels)
@@ -198,12 +200,51 @@ def test_repair_never_puts_the_goal_on_the_agent_when_only_two_tiles_are_left():
         assert not after.wall_map.any()
 
 
+# --- levels that are filled to a share
+
+
+@pytest.mark.parametrize("fill", [(0.0, 0.6), (0.25, 0.75), (0.4, 0.4)])
+def test_filled_levels_have_a_share_of_walls_that_is_uniform_in_its_range(fill):
+    levels = draw(MazeConfig(size=21, fill=fill), "filled", 4000)
+    # Two tiles are never walls; the rest are independent, given the share.
+    shares = levels.wall_map.sum(axis=(1, 2)) / (21**2 - 2)
+    low, high = fill
+    width = high - low
+    middle = (low + high) / 2
+    by_chance = (middle * (1 - middle) - width**2 / 12) / 21**2
+    assert shares.mean() == pytest.approx(middle, abs=0.015)
+    assert shares.var() == pytest.approx(width**2 / 12 + by_chance, rel=0.1)
+
+
+def test_of_half_filled_levels_most_have_no_path_and_of_sparse_ones_nearly_all():
+    def solvable(fill):
+        levels = draw(MazeConfig(size=21, fill=(fill, fill)), "filled", 500)
+        return np.mean(np.asarray(jax.vmap(shortest_path)(levels)) <= 21**2)
+
+    assert solvable(0.1) > 0.98
+    assert solvable(0.5) < 0.2
+
+
+def test_a_range_of_fillings_must_be_in_order():
+    with pytest.raises(SettingsError, match="must not exceed"):
+        preset("maze", "dr", "quick", {"env.fill": (0.5, 0.4)})
+
+
+def test_a_designer_in_the_place_of_filled_levels_has_their_budget():
+    config = MazeConfig(size=9, fill=(0.1, 0.5))
+    actions = np.random.default_rng(1).integers(0, 81, (200, config.wall_budget("filled") + 2))
+    _, made, levels = designed("filled", actions, config)
+    assert config.wall_budget("filled") == 40
+    assert_valid(levels)
+    np.testing.assert_array_equal(made.terminated.argmax(axis=1), 40 * actions[:, 0] // 81 + 1)
+
+
 # --- the design environment
 
 
 def designed(name, actions, config=MazeConfig()):  # noqa: B008
     """Play the actions [n, steps]; the states after every step."""
-    environment, task = MazeDesign(config, name), design_task(name)
+    environment, task = MazeDesign(config, name), design_task(config, name)
     keys = jax.random.split(KEY, len(actions))
 
     def play(key, actions):

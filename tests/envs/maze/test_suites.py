@@ -1,5 +1,7 @@
 """Held-out levels against the published check values, by an independent search."""
 
+import hashlib
+
 import jax
 import numpy as np
 import pytest
@@ -7,17 +9,21 @@ import pytest
 from cenie.envs.maze.bitmaps import BITMAPS
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
-from cenie.envs.maze.level import level_problems
+from cenie.envs.maze.level import level_problems, make_level
 from cenie.envs.maze.procedural import (
     PERFECT_SIDES,
     corridor,
     corridor_goals,
     four_rooms,
+    open_maze,
     perfect_maze,
+    room_maze,
     simple_crossing,
 )
+from cenie.envs.maze.sampled import BANDS, FILL, LEVELS_PER_BAND, SIDE, TIME_LIMIT, shortest_paths
 from cenie.envs.maze.suites import ORIENTATIONS, bitmap_level, labyrinth_flipped, oriented, suites
-from tests.envs.maze.oracle import fewest_actions, path_length
+from cenie.run.presets import preset
+from tests.envs.maze.oracle import fewest_actions, path_length, random_level_values
 
 CHECKS = {  # walls, shortest path, fewest actions
     "SixteenRooms": (46, 20, 26),
@@ -172,7 +178,7 @@ def test_every_drawn_level_is_valid_solvable_and_survives_json(name):
     labels, levels = suite.draw(seed=4, episodes=2)
     assert len(set(labels)) == len(labels) == 2 * len(suite.entries)
     assert len({(entry.level, entry.variant) for entry in suite.entries}) == len(suite.entries)
-    for level in levels:
+    for level in {id(level): level for level in levels}.values():
         assert not level_problems(level)
         assert fewest_actions(level) <= int(level.time_limit)
         assert jax.tree.all(jax.tree.map(np.array_equal, domain.from_json(domain.to_json(level)), level))
@@ -185,3 +191,74 @@ def test_draws_depend_on_the_seed_and_keep_the_first_episodes():
     assert np.array_equal(few[0].wall_map, more[0].wall_map)
     assert not np.array_equal(more[0].wall_map, more[1].wall_map)
     assert not np.array_equal(few[0].wall_map, other[0].wall_map)
+
+
+# --- levels sampled in bands
+
+
+def test_hard1000_has_a_hundred_levels_in_every_band_whose_paths_an_own_search_finds():
+    suite = suites()["hard1000"]()
+    assert len(suite.entries) == 1000
+    found = {}
+    for (name, *_), level in zip(*suite.draw(seed=0, episodes=1), strict=True):
+        found.setdefault(name, []).append(path_length(level.wall_map, level.start, level.goal))
+        assert (level.wall_map.shape, int(level.time_limit)) == ((SIDE, SIDE), TIME_LIMIT)
+    assert list(found) == [band.name for band in BANDS]
+    for band in BANDS:
+        assert len(found[band.name]) == LEVELS_PER_BAND
+        assert band.low <= min(found[band.name]) <= max(found[band.name]) <= band.high
+
+
+def test_hard1000_is_always_the_same_and_no_level_is_there_twice():
+    suite = suites()["hard1000"]()
+    one, other = (suite.draw(seed, 1)[1] for seed in (0, 1))
+    assert all(first is second for first, second in zip(one, other, strict=True))
+    levels = [b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(level)) for level in one]
+    assert len(set(levels)) == 1000
+    # NumPy may change what its generators draw: then these are other levels, and need another name.
+    assert hashlib.sha256(b"".join(levels)).hexdigest()[:16] == "fa00330e4c9b303d"
+
+
+def test_the_level_space_of_hard1000_is_the_one_that_hard_trains_on():
+    config = preset("maze", "dr", "hard").env
+    assert (config.size, config.fill, config.max_steps) == (SIDE, FILL, TIME_LIMIT)
+
+
+def test_shortest_paths_of_many_levels_are_those_of_a_search_in_each():
+    rng = np.random.default_rng(0)
+    values = [random_level_values(rng, 9, 7, density) for density in np.linspace(0.0, 0.7, 200)]
+    walls, goals, starts = (np.array(part) for part in zip(*values, strict=True))
+    found = shortest_paths(~walls, starts, goals)
+    for length, (wall_map, goal, start) in zip(found, values, strict=True):
+        assert length == (path_length(wall_map, start, goal) or 0)
+
+
+@pytest.mark.parametrize("build", [room_maze, open_maze])
+def test_mazes_that_are_built_are_connected_and_differ(build):
+    mazes = [build(np.random.default_rng(seed), 21) for seed in range(50)]
+    assert len({maze.tobytes() for maze in mazes}) == 50
+    for walls in mazes:
+        assert walls.shape == (21, 21)
+        start, goal = np.argwhere(~walls)[[0, -1]][:, ::-1]
+        level = make_level(walls, goal, start)
+        assert reachable(level) == (~walls).sum()
+
+
+def test_rooms_are_small_and_have_no_loops_through_doors():
+    for seed in range(50):
+        walls = room_maze(np.random.default_rng(seed), 21)
+        # No free square is larger than a room.
+        windows = np.lib.stride_tricks.sliding_window_view(walls, (6, 6))
+        assert windows.any(axis=(2, 3)).all()
+
+
+def test_open_mazes_have_from_no_loops_to_many():
+    loops = []
+    for seed in range(200):
+        walls = open_maze(np.random.default_rng(seed), 21)
+        free = ~walls
+        edges = (free[1:] & free[:-1]).sum() + (free[:, 1:] & free[:, :-1]).sum()
+        loops.append(edges - free.sum() + 1)
+    assert min(loops) < 5
+    # A quarter of the 100 walls that stand between neighbouring cells of a tree with 121 cells.
+    assert 15 < max(loops) < 45

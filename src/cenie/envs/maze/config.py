@@ -4,13 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from cenie.settings import Problem, setting
+from cenie.settings import Problem, setting, show
 from cenie.spaces import Box, DesignSpec, Discrete, Space
 
 Operation = Literal["wall", "empty", "goal", "agent"]
 
 BUDGETS = {"uniform60": 60, "blocks25": 25, "empty": 0}
 """The generators and their wall budgets; "uniform60" draws its budget from 0 .. 59."""
+
+FILLED = "filled"
+"""The generator that makes each tile a wall by chance, so that its budget goes by the size."""
+
+GENERATORS = (*BUDGETS, FILLED)
 
 DESIGN_NOISE = 50
 """How many random numbers a designer sees at each step."""
@@ -56,6 +61,14 @@ class MazeConfig:
         source="original code",
     )
 
+    fill: tuple[float, float] = setting(
+        (0.0, 0.6),
+        minimum=0.0,
+        maximum=0.95,
+        help='Between what the share of walls of a level of the generator "filled" is drawn.',
+        source="SFL's code has 0 to 0.6 in JaxNav",
+    )
+
     num_edits: int = setting(
         5, minimum=1, maximum=1000, help="How many tiles an edit changes.", source="paper"
     )
@@ -72,9 +85,13 @@ class MazeConfig:
     def action_space(self) -> Discrete:
         return Discrete(self.num_actions)
 
+    def wall_budget(self, generator: str) -> int:
+        """How many walls a designer may place who takes the place of this generator."""
+        return round(self.fill[1] * self.size**2) if generator == FILLED else BUDGETS[generator]
+
     def design_spec(self, generator: str) -> DesignSpec:
         """What a designer in the place of a generator sees (the whole grid, the time, noise) and does."""
-        side, steps = self.size + 2, BUDGETS[generator] + 2
+        side, steps = self.size + 2, self.wall_budget(generator) + 2
         parts = Box((side, side, 3), 0, 10, "uint8"), Discrete(steps + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(parts, Discrete(self.size**2), steps)
 
@@ -91,6 +108,8 @@ class MazeConfig:
     def check(self) -> Iterator[Problem]:
         if not self.edit_operations or len(set(self.edit_operations)) < len(self.edit_operations):
             yield Problem("edit_operations", "must list at least one operation, and none of them twice")
+        if self.fill[0] > self.fill[1]:
+            yield Problem("fill", f"the first must not exceed the second, got {show(self.fill)}")
         if self.coupled_budget and not self.replacement:
             yield Problem("coupled_budget", "needs replacement = true")
         if not self.replacement and self.size**2 < 61:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from cenie.envs.base import Design, Environment
-from cenie.envs.maze.config import BUDGETS, DESIGN_NOISE, MazeConfig
+from cenie.envs.maze.config import DESIGN_NOISE, FILLED, MazeConfig
 from cenie.envs.maze.generate import MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
@@ -119,9 +119,9 @@ class MazeDesign(Environment):
 def maze_design(config: MazeConfig, name: str) -> Design:
     """The designer's environment in the place of the named generator."""
     environment = MazeDesign(config, name)
-    return Design(environment, design_task(name), environment.finished_level)
+    return Design(environment, design_task(config, name), environment.finished_level)
 
 
-def design_task(name: str) -> DesignTask:
+def design_task(config: MazeConfig, name: str) -> DesignTask:
     """The task in which the designer takes the place of the named generator."""
-    return DesignTask(jnp.int32(BUDGETS[name]), jnp.array(name == "uniform60"))
+    return DesignTask(jnp.int32(config.wall_budget(name)), jnp.array(name in ("uniform60", FILLED)))

@@ -4,7 +4,7 @@ from functools import partial
 
 from cenie.envs.base import Domain, Renderer
 from cenie.envs.domains import DOMAINS
-from cenie.envs.maze.config import BUDGETS, MazeConfig
+from cenie.envs.maze.config import GENERATORS, MazeConfig
 from cenie.envs.maze.design import maze_design
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
@@ -21,7 +21,7 @@ def maze_domain(config: MazeConfig) -> Domain:
     return Domain(
         name="maze",
         environment=Maze(config),
-        generators={name: partial(generate, config, name) for name in BUDGETS},
+        generators={name: partial(generate, config, name) for name in GENERATORS},
         roles=DOMAINS["maze"].roles,
         edit=partial(edit, num_edits=config.num_edits, operations=config.edit_operations),
         statistics=statistics,

@@ -1,4 +1,4 @@
-"""Random levels: walls by a budget, then the goal, then the agent.
+"""Random levels: walls by a budget or by a share of all tiles, then the goal, then the agent.
 
 Tiles are numbered `size * y + x`, as in the action space of a level designer.
 """
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.envs.maze.config import BUDGETS, MazeConfig
+from cenie.envs.maze.config import BUDGETS, FILLED, MazeConfig
 from cenie.envs.maze.level import MazeLevel
 
 MISSING = -1
@@ -20,6 +20,8 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     Walls are drawn with replacement, and the goal and the start remove a wall they land on, so a level
     has fewer walls than its budget; with `replacement = False` it has exactly as many.
     """
+    if name == FILLED:
+        return _filled(config, key)
     tiles, max_walls = config.size**2, BUDGETS[name]
     # One draw for all: each random function called adds about a second of compile time.
     uniforms = jax.random.uniform(key, (3 + (max_walls + 2 if config.replacement else tiles),))
@@ -39,6 +41,22 @@ def generate(config: MazeConfig, name: str, key: PRNGKeyArray) -> MazeLevel:
     walls = (used & (sampled_tiles == jnp.arange(tiles)[:, None])).any(axis=1)
     # The goal and the start are the first two draws that no wall has used.
     goal, start = sampled_tiles[budget], sampled_tiles[budget + 1]
+    walls, start = place_start(repair_uniform, _cleared(walls, goal), goal, start)
+    return assemble(walls, goal, start, uniform_to_index(direction_uniform, 4), config)
+
+
+def _filled(config: MazeConfig, key: PRNGKeyArray) -> MazeLevel:
+    """Each tile is a wall with one probability, which is drawn first. Consumes the key.
+
+    Near a share of 0.4 the free tiles begin to fall apart: paths wind, and many levels have none.
+    """
+    tiles = config.size**2
+    # One draw for all: each random function called adds about a second of compile time.
+    uniforms = jax.random.uniform(key, (5 + tiles,))
+    share_uniform, goal_uniform, start_uniform, direction_uniform, repair_uniform = uniforms[:5]
+    low, high = config.fill
+    walls = uniforms[5:] < low + (high - low) * share_uniform
+    goal, start = (uniform_to_index(uniform, tiles) for uniform in (goal_uniform, start_uniform))
     walls, start = place_start(repair_uniform, _cleared(walls, goal), goal, start)
     return assemble(walls, goal, start, uniform_to_index(direction_uniform, 4), config)
 

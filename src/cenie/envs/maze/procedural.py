@@ -1,17 +1,29 @@
 """Test mazes drawn by a rule: perfect mazes, four rooms, crossings and corridors. NumPy, on the host."""
 
 import numpy as np
+from jaxtyping import Bool
 
 from cenie.envs.maze.level import MazeLevel, make_level
 
 PERFECT_SIDES = {"Small": 11, "Medium": 21, "Large": 51, "XL": 101}
 """Sides of the perfect mazes, border included."""
 
+_LARGEST_ROOM = 5
+
 
 def perfect_maze(rng: np.random.Generator, side: int, time_limit: int | None = None) -> MazeLevel:
     """A maze without loops, by Kruskal's rule; start and goal are two of its corners. H is 2 side^2."""
-    cells = (side - 1) // 2
-    walls = np.ones((side - 2, side - 2), bool)
+    walls = _spanning_tree(rng, side - 2)
+    last = side - 3
+    corners = [(0, 0), (last, 0), (0, last), (last, last)]
+    start, goal = rng.choice(4, 2, replace=False)
+    return make_level(walls, corners[goal], corners[start], time_limit=time_limit or 2 * side**2)
+
+
+def _spanning_tree(rng: np.random.Generator, size: int) -> Bool[np.ndarray, "size size"]:
+    """The walls of a maze without loops; cells are the tiles with two even coordinates."""
+    cells = (size + 1) // 2
+    walls = np.ones((size, size), bool)
     walls[::2, ::2] = False
     root = list(range(cells * cells))
 
@@ -28,10 +40,42 @@ def perfect_maze(rng: np.random.Generator, side: int, time_limit: int | None = N
         if here != there:
             root[here] = there
             walls[2 * y + down, 2 * x + right] = False
-    last = side - 3
-    corners = [(0, 0), (last, 0), (0, last), (last, last)]
-    start, goal = rng.choice(4, 2, replace=False)
-    return make_level(walls, corners[goal], corners[start], time_limit=time_limit or 2 * side**2)
+    return walls
+
+
+def open_maze(rng: np.random.Generator, size: int) -> Bool[np.ndarray, "size size"]:
+    """A maze without loops, less up to a quarter of the walls between two neighbouring cells.
+
+    The share that is taken away is uniform, so that some mazes have few loops and some many.
+    """
+    walls = _spanning_tree(rng, size)
+    y, x = np.indices(walls.shape)
+    between = walls & ((x + y) % 2 == 1)
+    return walls & ~(between & (rng.random(walls.shape) < rng.uniform(0.0, 0.25)))
+
+
+def room_maze(rng: np.random.Generator, size: int) -> Bool[np.ndarray, "size size"]:
+    """Rooms of 2 to 5 tiles by recursive division: each wall has one door, so that there are no loops."""
+    walls = np.zeros((size, size), bool)
+    parts = [(0, 0, size, size)]
+    while parts:
+        top, left, height, width = parts.pop()
+        if max(height, width) <= _LARGEST_ROOM:
+            continue
+        # The longer side is divided. Walls stand on odd lines and doors on even ones: none is blocked.
+        upright = width > height or (width == height and bool(rng.integers(2)))
+        length = width if upright else height
+        line = 1 + 2 * int(rng.integers((length - 1) // 2))
+        door = 2 * int(rng.integers((height if upright else width) // 2 + 1))
+        if upright:
+            walls[top : top + height, left + line] = True
+            walls[top + door, left + line] = False
+            parts += [(top, left, height, line), (top, left + line + 1, height, width - line - 1)]
+        else:
+            walls[top + line, left : left + width] = True
+            walls[top + line, left + door] = False
+            parts += [(top, left, line, width), (top + line + 1, left, height - line - 1, width)]
+    return walls
 
 
 def four_rooms(rng: np.random.Generator) -> MazeLevel:

@@ -16,6 +16,7 @@ from cenie.envs.maze.procedural import (
     perfect_maze,
     simple_crossing,
 )
+from cenie.envs.maze.sampled import sampled_suite
 
 CENIE8 = (
     "SixteenRooms",
@@ -79,6 +80,7 @@ def suites() -> dict[str, Callable[[], Suite]]:
         name: partial(maze_suite, name, mazes) for name, mazes in named.items()
     }
     built["cenie8-sym"] = _symmetric_suite
+    built["hard1000"] = sampled_suite
     return built
 
 
