@@ -1,19 +1,23 @@
 """`cenie evaluate`: play a suite with the newest students of a run directory."""
 
+import dataclasses
 import functools
 import itertools
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cenie.compilation import kept_programs
 from cenie.envs.base import Domain, Suite
+from cenie.envs.suite_files import file_suite_name
 from cenie.run import checkpoint
 from cenie.run.build import Parts, build, place
 from cenie.run.config import Config, EvaluationRequest, read_suite_file
 from cenie.run.continuation import check_belongs
 from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
+from cenie.run.file_names import file_name
 from cenie.run.metrics import Evaluation, write_evaluations
 from cenie.run.output import printable
 from cenie.run.played import asked_for, write_record
@@ -40,7 +44,7 @@ def evaluate_run(
         directory.checkpoints, state_shapes(setup), functools.partial(check_belongs, config)
     )
     played: list[Evaluation] = []
-    with kept_programs(), console.status(f"playing {suite.name}") as status:
+    with kept_programs(), console.status(_plain(f"playing {suite.name}")) as status:
         for loaded in itertools.islice(found, request.checkpoints):
             for message in loaded.skipped:
                 console.print(printable(message), style="yellow", markup=False, soft_wrap=True)
@@ -54,7 +58,7 @@ def evaluate_run(
                 seed=request.seed,
                 mesh=setup.mesh,
                 progress=lambda done, total, updates=updates: status.update(
-                    f"{suite.name} after {updates} updates: {done} of {total} episodes"
+                    _plain(f"{suite.name} after {updates} updates: {done} of {total} episodes")
                 ),
             )
             played.insert(0, Evaluation(loaded.step, updates, _env_steps(config, state), rows))
@@ -64,7 +68,8 @@ def evaluate_run(
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
     # Printed first: what was played must not be lost to a full disk.
     _print(console, suite, [(each.updates, level_scores(each.rows)) for each in played])
-    path = directory.path / f"evaluation-{suite.name}-seed{request.seed}-cycle{played[-1].cycle}.csv"
+    table = f"evaluation-{file_name(suite.name)}-seed{request.seed}-cycle{played[-1].cycle}.csv"
+    path = directory.path / table
     write_evaluations(path, played)
     write_record(path, asked, played[-1].cycle)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
@@ -72,11 +77,16 @@ def evaluate_run(
 
 
 def _suite(domain: Domain, name: str) -> Suite:
-    """The suite of a name, or in a file, which was found good before."""
+    """The suite of a name, or in a file, which was found good before.
+
+    Whatever a domain calls a suite in a file, its rows are not to be taken for those of another suite.
+    """
     if name in domain.suites:
         return domain.suites[name]()
     assert domain.suite_of_file is not None
-    return domain.suite_of_file(name, read_suite_file(name))
+    content = read_suite_file(name)
+    suite = domain.suite_of_file(name, content)
+    return dataclasses.replace(suite, name=file_suite_name(name, content))
 
 
 def _env_steps(config: Config, state: TrainState) -> int:
@@ -86,10 +96,15 @@ def _env_steps(config: Config, state: TrainState) -> int:
 def _print(console: Console, suite: Suite, scores: list[tuple[int, dict[str, float]]]) -> None:
     """The scores of each level, averaged over the checkpoints."""
     updates = ", ".join(str(number) for number, _ in scores)
-    table = Table("held-out level", suite.measure, title=f"{suite.name} after {updates} updates")
+    table = Table("held-out level", suite.measure, title=_plain(f"{suite.name} after {updates} updates"))
     means = {level: sum(each[level] for _, each in scores) / len(scores) for level in scores[0][1]}
     for level, score in means.items():
-        table.add_row(level, f"{score:.2f}")
+        table.add_row(_plain(level), f"{score:.2f}")
     table.add_section()
     table.add_row("mean", f"{suite_mean(means):.3f}")
     console.print(table)
+
+
+def _plain(text: str) -> Text:
+    """As it is: the name of a suite or level may look like the markup of terminals."""
+    return Text(printable(text))
