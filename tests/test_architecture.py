@@ -26,6 +26,7 @@ RUN_READERS = (
     "directory",
     "durable",
     "evaluate",
+    "file_names",
     "library",
     "metrics",
     "opened",

@@ -25,6 +25,7 @@ from cenie.run.continuation import updates_done
 from cenie.run.directory import RunDirectory, read_json, write_json
 from cenie.run.library import load_run
 from cenie.run.metrics import EvaluationRow, EvaluationTable
+from cenie.run.plays import PLAYS
 from cenie.run.progress import Progress
 from cenie.run.records import read_levels, read_snapshot, snapshots_of
 from cenie.run.snapshot import levels_of_snapshot
@@ -47,7 +48,7 @@ def contents(path: Path) -> dict[str, bytes]:
     """The bytes that must not depend on interruptions: tables, summary and the arrays of the last state."""
     newest = max((path / "checkpoints").glob("step-*"))
     files = [path / name for name in DETERMINISTIC] + [newest / "arrays.safetensors"]
-    files += (path / "snapshots").iterdir()
+    files += [*(path / "snapshots").iterdir(), *newest.glob(PLAYS)]
     return {file.name: file.read_bytes() for file in files}
 
 
@@ -125,6 +126,49 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     assert snapshot.points["values"].shape == (512, 8 + 3)
     # The last chunk of cycles, of which some may not have been run.
     assert set(snapshot.points["cycle"]) <= {loaded.step - 1, loaded.step}
+
+
+def test_a_snapshot_has_the_newest_play_of_each_stored_level_also_where_records_are_thinned_out(
+    finished, tmp_path
+):
+    path, _ = finished
+    levels = read_levels(path / "levels.csv")
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    updates = {row["cycle"]: row["updates"] for row in rows}
+    names = [name for name in levels if name in ("return", "solved", "length") or name.startswith("level/")]
+    for cycle, file in snapshots_of(path / "snapshots").items():
+        (buffer,) = read_snapshot(file).buffers
+        for row, number in enumerate(buffer["id"]):
+            last = np.flatnonzero((levels["id"] == number) & (levels["cycle"] <= cycle))[-1]
+            assert buffer["played/cycle"][row] == levels["cycle"][last]
+            assert buffer["played/updates"][row] == updates[levels["cycle"][last]]
+            for name in names:
+                np.testing.assert_array_equal(buffer[f"played/{name}"][row], np.float32(levels[name][last]))
+    run(tiny("plr-robust", run__recorded_cycles=1), tmp_path / "thin")
+    files = snapshots_of(tmp_path / "thin" / "snapshots")
+    assert len(read_levels(tmp_path / "thin" / "levels.csv")["id"]) < len(levels["id"])
+    last = read_snapshot(files[max(files)]).buffers[0]
+    for name in ("id", "played/cycle", "played/return"):
+        np.testing.assert_array_equal(last[name], buffer[name])
+
+
+def test_a_run_goes_on_from_a_checkpoint_that_knows_no_plays(tmp_path):
+    """One of an earlier version, or with a damaged file beside it: the plays before are not known."""
+    config = tiny("plr-robust", updates=3)
+    for number, damage in enumerate((lambda file: file.unlink(), lambda file: file.write_bytes(b"PK"))):
+        path = tmp_path / str(number)
+        run(config, path)
+        for file in (path / "checkpoints").glob(f"step-*/{PLAYS}"):
+            damage(file)
+        run(tiny("plr-robust"), path, resume=True)
+        files = snapshots_of(path / "snapshots")
+        (buffer,) = read_snapshot(files[max(files)]).buffers
+        levels = read_levels(path / "levels.csv")
+        rows = [np.flatnonzero(levels["id"] == number)[-1] for number in buffer["id"]]
+        last, known = levels["cycle"][rows], np.isfinite(buffer["played/cycle"])
+        assert known.sum() > 0
+        np.testing.assert_array_equal(buffer["played/cycle"][known], last[known])
+        assert last[~known].max(initial=0) < last[known].min()
 
 
 def test_records_can_be_switched_off_and_change_nothing(tmp_path):

@@ -98,7 +98,8 @@ def compare_command(arguments: list[str]) -> int:
     check_installed()
     if request.cluster and importlib.util.find_spec("submitit") is None:
         raise SettingsError([Problem("cluster", "needs submitit: pip install 'cenie[cluster]'")])
-    return _compare(tasks, out, request, report)
+    own = dataclasses.replace(report, domain=domain if is_reference(domain) else None)
+    return _compare(tasks, out, request, own)
 
 
 def _taken(options: dict[str, str], request: type) -> dict[str, str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 USAGE = """\
 cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [--seed S]
 cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
-              [--columns N] [--out FILE.png|FILE.gif] [--fps F]
+              [--columns N] [--out FILE.png|FILE.gif] [--fps F] [--domain MODULE:ATTRIBUTE]
 
 draws levels side by side, as a PNG, and says which: of a DOMAIN those that a generator draws, or those of a
 suite; of a RUN the stored levels that are likeliest to be replayed (--by regret, novelty, generation, ...:
@@ -37,6 +37,7 @@ with --out FILE.gif and a RUN: a film of the student on all of them
 
 LEVEL is the name of a level of a suite, the id of a level of the run's buffer, or a file: JSON, or for mazes
 a drawing of # . G and > v < ^
+--domain names the run's domain again if it is one of your own: none is imported because a file names it.
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from cenie import settings
-from cenie.envs.domains import DomainEntry, is_reference
+from cenie.envs.domains import DomainEntry, find_domain, is_reference
 from cenie.run.config import config_type, find_domain_and_method
 from cenie.run.devices import core_count, show_devices
 from cenie.run.presets import default_preset
@@ -149,6 +149,21 @@ def directory_option(options: dict[str, str], name: str) -> Path | None:
     """The directory that an option names; None if it is not given."""
     text = options.pop(name, None)
     return None if text is None else Path(text)
+
+
+def own_domains(text: str | None) -> dict[str, DomainEntry]:
+    """The domains of `--domain M:A`, or of several with commas, by their names.
+
+    Their modules are imported. Raises `SettingsError` if there is no such domain.
+    """
+    if text is None:
+        return {}
+    names = [name for name in text.split(",") if name]
+    if not names:
+        raise SettingsError([Problem("domain", f"needs {_WITH_VALUE['domain']}")])
+    for name in names:
+        let_import(name)
+    return {name: find_domain(name) for name in names}
 
 
 def let_import(domain: Any) -> None:

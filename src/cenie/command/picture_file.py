@@ -1,12 +1,12 @@
 """Where the pictures of a command go. Loads no JAX."""
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from cenie.command.options import plain
 from cenie.run.durable import WriteError
+from cenie.run.file_names import file_name
 from cenie.settings import Problem, SettingsError, show
 
 SUFFIXES = (".png", ".gif")
@@ -17,7 +17,7 @@ def picture_file(given: str | None, name: str, suffix: str) -> Path:
 
     Raises `SettingsError` or `WriteError` if no picture can be written there.
     """
-    path = Path(re.sub(r"[^\w.+-]+", "-", name) + suffix if given is None else given)
+    path = Path(file_name(name) + suffix if given is None else given)
     if path.suffix.lower() not in SUFFIXES:
         expected = " or ".join(SUFFIXES)
         raise SettingsError(

@@ -18,12 +18,14 @@ from cenie.settings import Problem, SettingsError, setting, show
 
 USAGE = """\
 cenie play RUN [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
+           [--domain MODULE:ATTRIBUTE]
 
 films the student of a run on a level, as a GIF; with --out FILE.png: a picture of the end of the episode
 
 LEVEL is the name of a level of a suite (LEVEL or LEVEL:VARIANT; by default the first of the run's own suite),
 the id of a level of the run's buffer, or a file: JSON, or for mazes a drawing of # . G and > v < ^
 The episode on a level of a suite is the one of this number that `cenie evaluate` with this seed counts.
+--domain names the run's domain again if it is one of your own: none is imported because a file names it.
 """
 
 

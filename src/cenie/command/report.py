@@ -7,14 +7,17 @@ from pathlib import Path
 
 from cenie import settings
 from cenie.command.answers import OK, say
-from cenie.command.options import directory_option, parse, plain
+from cenie.command.options import directory_option, own_domains, parse, plain
 from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
 from cenie.run.devices import show_devices
+from cenie.run.directory import RunDirectoryError
+from cenie.run.output import printable
 from cenie.settings import Problem, SettingsError, setting
 
 USAGE = """\
 cenie report RUN ... [--out DIR] [--no-coverage] [--no-pictures] [--no-pdf] [--points N] [--stratified]
+             [--domain MODULE:ATTRIBUTE]
 
 writes tables (CSV), figures (PNG, PDF) and one page (index.html) about runs, grouped by domain and method,
 and says in what they differ that should not; RUN is a run directory, or a directory that holds some
@@ -24,6 +27,7 @@ by default into RUN/report for one run, and into ./report for several
 --no-pictures   without drawn levels, for which JAX is loaded
 --no-pdf        figures as PNG only
 --points N      points of all methods together in the t-SNE (default 2000)
+--domain M:A    a domain of your own, which is imported for pictures of its levels (several: with commas)
 --stratified    intervals as rliable has them: runs are drawn for each level by itself (too narrow where runs
                 are good or bad as a whole; by default whole runs are drawn, and means have Student's t)
 """
@@ -39,6 +43,8 @@ class ReportRequest:
     no_pdf: bool = False
     points: int = setting(2000, minimum=20, maximum=100_000)
     stratified: bool = False
+    domain: str | None = None
+    """The domain of the user's own, or several with commas."""
 
 
 def report_command(arguments: list[str]) -> int:
@@ -73,13 +79,20 @@ def check_installed() -> None:
 def default_directory(paths: list[Path]) -> Path:
     """Beside the files of a single run; otherwise in the present directory."""
     single = len(paths) == 1 and len(open_runs(paths).runs) == 1 and (paths[0] / "config.json").exists()
-    return paths[0] / "report" if single else Path("report")
+    if not single:
+        return Path("report")
+    out = paths[0] / "report"
+    if out.is_symlink():  # A run directory may come from anyone, and lead anywhere.
+        raise RunDirectoryError(f"{out} is a link; --out names a directory to write into")
+    return out
 
 
 def make_report(paths: list[Path], out: Path, request: ReportRequest) -> None:
     """Write the report, saying what was left out and what to mind, and where it is."""
+    domains = own_domains(request.domain)
     show_devices(1)
     from rich.console import Console
+    from rich.text import Text
 
     from cenie.report.build import write_report
     from cenie.report.desk import Options
@@ -90,10 +103,12 @@ def make_report(paths: list[Path], out: Path, request: ReportRequest) -> None:
         pdf=not request.no_pdf,
         points=request.points,
         stratified=request.stratified,
+        domains=domains,
     )
     console = Console(stderr=True)
     with console.status("reading runs") as status:
-        report = write_report(paths, out, made, progress=status.update)
+        # As it is: what a file calls its domain may look like the markup of terminals.
+        report = write_report(paths, out, made, progress=lambda line: status.update(Text(printable(line))))
     for sentence in report.skipped:
         say(sentence)
     for domain in report.domains:

@@ -60,9 +60,10 @@ def train_command(arguments: list[str]) -> int:
     report = options.pop("report", None) is not None
     if report:
         check_installed()
+    domain = names[0] if names else options.get("domain")
     code, path = _resume(names, options) if "resume" in options else _begin(names, options)
     if report and code == OK and os.path.lexists(RunDirectory(path).summary):
-        _report(path)
+        _report(path, domain)
     return code
 
 
@@ -85,10 +86,11 @@ def _begin(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
     return _start(config, path, resume=False), path
 
 
-def _report(path: Path) -> None:
+def _report(path: Path, domain: str | None) -> None:
     """Report on a finished run, which stays finished if that fails."""
     try:
-        make_report([path], path / "report", ReportRequest(no_pdf=True))
+        request = ReportRequest(no_pdf=True, domain=domain if is_reference(domain) else None)
+        make_report([path], path / "report", request)
     except (RunDirectoryError, WriteError, SettingsError) as error:
         complain(f"the run is finished, and there is no report on it: {error}")
 

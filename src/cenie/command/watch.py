@@ -4,13 +4,15 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cenie import settings
 from cenie.command.answers import OK, say
-from cenie.command.options import parse
+from cenie.command.options import own_domains, parse
 from cenie.command.picture_file import plain_values
+from cenie.envs.domains import DomainEntry
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import check_installed, open_studio
 from cenie.run.devices import show_devices
@@ -21,12 +23,13 @@ from cenie.run.signals import GracefulStop
 from cenie.settings import Problem, SettingsError, setting
 
 USAGE = """\
-cenie watch RUN ... [--port N] [--every SECONDS] [--no-pictures]
+cenie watch RUN ... [--port N] [--every SECONDS] [--no-pictures] [--domain MODULE:ATTRIBUTE]
 
 serves the page of runs on this machine only, and makes it anew while they go on; Ctrl-C ends it
 
 --port N         by default a free one is taken; the address is printed
 --every SECONDS  how often to look for new results (10)
+--domain M:A     a domain of your own, which is imported for pictures of its levels (several: with commas)
 --no-pictures    neither draw levels nor film the student, which takes some computing time beside the training
 """
 
@@ -51,6 +54,7 @@ def watch_command(arguments: list[str]) -> int:
         return OK
     if not words:
         raise SettingsError([Problem("watch", "expected RUN, e.g. `cenie watch runs/maze-dr-quick-seed0`")])
+    domain = options.pop("domain", None)
     request = settings.read(WatchRequest, plain_values(options))
     paths = [Path(word) for word in words]
     for path in paths:
@@ -60,6 +64,7 @@ def watch_command(arguments: list[str]) -> int:
     # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)
+    domains = own_domains(domain)
     watched = Watched(paths)
     try:
         server = open_server(lambda: watched.published, request.port)
@@ -71,7 +76,8 @@ def watch_command(arguments: list[str]) -> int:
         threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
         say(f"watch at {address_of(server)} (this machine only; Ctrl-C ends it)")
         sys.stdout.flush()
-        looking = threading.Thread(target=_look, args=(watched, request, stop), name="looking", daemon=True)
+        given = (watched, request, stop, domains)
+        looking = threading.Thread(target=_look, args=given, name="looking", daemon=True)
         looking.start()
         while not stop.wait(_LONG):
             pass
@@ -84,13 +90,15 @@ def watch_command(arguments: list[str]) -> int:
     return OK
 
 
-def _look(watched: Watched, request: WatchRequest, stop: GracefulStop) -> None:
+def _look(
+    watched: Watched, request: WatchRequest, stop: GracefulStop, domains: Mapping[str, DomainEntry]
+) -> None:
     """Look for news until somebody stops it."""
     if request.no_pictures:
         while not stop.wait(request.every):
             watched.refresh()
         return
-    studio = open_studio(interrupted=lambda: stop.requested)
+    studio = open_studio(interrupted=lambda: stop.requested, domains=domains)
     from cenie.report.page.pictures import InterruptedDrawing
 
     with contextlib.suppress(InterruptedDrawing):

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
+from cenie.envs.suite_files import is_file_suite
 from cenie.spaces import Space
 from cenie.types import EnvState, Level, Observation, Prepared, Step
 
@@ -255,6 +256,9 @@ class Domain:
         object.__setattr__(self, "roles", {"random": first, "simple": first, **self.roles})
         if self.encoding is None and self.parameters is not None:
             object.__setattr__(self, "encoding", self.parameters.scaled)
+        taken = [name for name in self.suites if is_file_suite(name)]
+        if taken:
+            raise ValueError(f"suites of {self.name!r} have names of files: {', '.join(taken)}")
         unknown = [name for name in self.roles.values() if name not in self.generators]
         if unknown and self.generators:
             raise ValueError(f"roles of {self.name!r} name unknown generators: {', '.join(unknown)}")

@@ -19,6 +19,7 @@ from cenie.report.coverage import measure_coverage
 from cenie.report.desk import Desk, Item, Options
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
+from cenie.report.tables import markdown
 from cenie.run.directory import RunDirectoryError
 
 PAGE = "index.html"
@@ -94,14 +95,13 @@ def write_report(
             if options.coverage and len(own) > 1
         }
         for domain, own in parts.items():
-            name = domain.replace(":", "-")
             items = (
-                *suite_items(desk, own, name),
-                *curve_items(desk, own, name),
-                *curriculum_items(desk, own, name, limit=limit, coverage=coverage.get(domain)),
+                *suite_items(desk, own, domain),
+                *curve_items(desk, own, domain),
+                *curriculum_items(desk, own, domain, limit=limit, coverage=coverage.get(domain)),
             )
             domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
-    desk.save("report.md", _markdown(domains, opened.skipped).encode())
+    desk.save("", "report", ".md", _markdown(domains, opened.skipped))
     if desk.options.page:
         pictures = desk.options.pictures
         page = write_page(
@@ -110,6 +110,7 @@ def write_report(
             skipped=opened.skipped,
             pictures=pictures,
             stratified=desk.options.stratified,
+            domains=desk.options.domains,
             say=desk.progress,
         )
         desk.files.append(page)
@@ -133,25 +134,31 @@ def _frequent_turns() -> Iterator[None]:
 
 def _markdown(domains: Iterable[DomainReport], skipped: Iterable[str]) -> str:
     lines = ["# Report", ""]
-    left_out = [f"- {sentence}" for sentence in skipped]
+    left_out = [f"- {markdown(sentence)}" for sentence in skipped]
     if left_out:
         lines += ["Left out:", "", *left_out, ""]
     for domain in domains:
-        lines += [f"## {domain.domain}", "", "| | runs | seeds |", "|---|---|---|"]
+        lines += [f"## {markdown(domain.domain)}", "", "| | runs | seeds |", "|---|---|---|"]
         for group in domain.groups:
             seeds = ", ".join(str(run.seed) for run in group.runs)
-            lines.append(f"| {group_title(group)} | {len(group.runs)} | {seeds} |")
+            lines.append(f"| {markdown(group_title(group))} | {len(group.runs)} | {seeds} |")
         lines.append("")
         if domain.notes:
-            lines += ["What to mind when comparing:", "", *(f"- {note}" for note in domain.notes), ""]
+            lines += [
+                "What to mind when comparing:",
+                "",
+                *(f"- {markdown(note)}" for note in domain.notes),
+                "",
+            ]
         for item in domain.items:
             lines += _item_lines(item)
     return "\n".join(lines) + "\n"
 
 
 def _item_lines(item: Item) -> list[str]:
-    pictures = [f"![{item.title}]({name})" for name in item.files if name.endswith(".png")]
+    title, caption = markdown(item.title), markdown(item.caption)
+    pictures = [f"![{title}]({name})" for name in item.files if name.endswith(".png")]
     others = [f"[{name}]({name})" for name in item.files if not name.endswith(".png")]
-    lines = [f"### {item.title}", "", *pictures, "", item.caption, ""]
+    lines = [f"### {title}", "", *pictures, "", caption, ""]
     lines += [item.text] if item.text else []
     return [*lines, *([f"Files: {', '.join(others)}", ""] if others else [])]

@@ -33,6 +33,7 @@ def comparability(groups: Sequence[Group]) -> list[str]:
         *_limited(_not_exact([run for _, run in runs])),
         *_few_runs(groups),
         *_limited(_unknown_scores(groups)),
+        *_limited(sentence for _, run in runs for sentence in run.damage),
     ]
 
 

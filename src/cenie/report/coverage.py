@@ -123,6 +123,8 @@ def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
             values = None if snapshot is None else snapshot.points.get("values")
             if snapshot is None or values is None or not len(values):
                 continue
+            if points and values.shape[1] != points[0].shape[1]:
+                continue
             updates.setdefault(stage, snapshot.updates)
             usable = np.isfinite(values).all(axis=1)
             points.append(values[usable].astype(np.float64))

@@ -1,6 +1,6 @@
 """What a curriculum consisted of: how difficult the replayed levels were, and which ones the buffer held."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,10 @@ INTERVALS = 12
 LOW_REGRET = 0.05
 """The part of the stored levels that count as of low regret, at least `_FEWEST` levels."""
 _FEWEST = 10
+
+
+PATH, SOLVABLE = "level/path", "level/solvable"
+"""Columns of mazes: the length of the shortest path, and whether there is one."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ _WALLS = Scale(
 )
 _PATH = Scale(
     "shortest path",
-    "level/path",
+    PATH,
     ("0-5", "6-11", "12-17", "18-29", "30 and more", "unsolvable"),
     (0, 6, 12, 18, 30, np.inf),
 )
@@ -94,7 +98,11 @@ def _replayed(group: Group, limit: int) -> dict[str, np.ndarray]:
             continue
         chosen = (played["kind"] == "replay") & (played["student"] == 0)
         counters = run.metrics
-        updates = np.interp(played["cycle"][chosen], counters["cycle"], counters["updates"])
+        known = np.isfinite(counters["cycle"]) & np.isfinite(counters["updates"])
+        if not known.any():
+            continue
+        at, counted = counters["cycle"][known], counters["updates"][known]
+        updates = np.interp(played["cycle"][chosen], at, counted)
         tables.append({name: column[chosen] for name, column in played.items()} | {"updates": updates})
     if not tables:
         return {}
@@ -102,19 +110,29 @@ def _replayed(group: Group, limit: int) -> dict[str, np.ndarray]:
     return {name: np.concatenate([table[name] for table in tables]) for name in shared}
 
 
+def with_known_paths(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of levels with NaN for the path of a maze that has none: records have a number there."""
+    if PATH not in columns or SOLVABLE not in columns:
+        return dict(columns)
+    solvable = columns[SOLVABLE] > 0
+    return {**columns, PATH: np.where(solvable, columns[PATH].astype(float), np.nan)}
+
+
 def _values(scale: Scale, rows: dict[str, np.ndarray]) -> np.ndarray:
     """What the levels are told apart by; the path of a maze that cannot be solved is endless."""
-    values = rows[scale.column].astype(float)
-    if scale.column == "level/path" and "level/solvable" in rows:
-        return np.where(rows["level/solvable"] > 0, values, np.inf)
-    return values
+    if scale is not _PATH:
+        return rows[scale.column].astype(float)
+    values = with_known_paths(rows)[PATH].astype(float)
+    return np.where(np.isnan(values), np.inf, values)
 
 
 def _with_ends(scale: Scale, values: Sequence[np.ndarray]) -> Scale:
     """The scale; one without classes gets the quarters of all values of all groups."""
     if scale.ends or not values:
         return scale
-    quarters = np.nanquantile(np.concatenate(values), [0.25, 0.5, 0.75])
+    every = np.concatenate(values)
+    every = every[np.isfinite(every)]
+    quarters = np.quantile(every, [0.25, 0.5, 0.75]) if len(every) else np.zeros(3)
     return Scale(scale.title, scale.column, scale.names, (-np.inf, *map(float, quarters)))
 
 
@@ -156,9 +174,11 @@ def low_regret_levels(run: LoggedRun, count: int = 3) -> list[Chosen]:
         if snapshot is None or not snapshot.buffers:
             continue
         buffer = snapshot.buffers[0]
-        if not {"regret", "novelty"} <= buffer.keys() or len(buffer["regret"]) < 2 * count:
+        if not {"regret", "novelty"} <= buffer.keys():
             continue
         known = np.flatnonzero(np.isfinite(buffer["regret"]) & np.isfinite(buffer["novelty"]))
+        if len(known) < 2 * count:
+            continue
         low = known[np.argsort(buffer["regret"][known], kind="stable")]
         low = low[: max(_FEWEST, 2 * count, round(LOW_REGRET * len(known)))]
         ordered = low[np.argsort(-buffer["novelty"][low], kind="stable")]

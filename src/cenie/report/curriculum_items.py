@@ -13,6 +13,7 @@ from cenie.report.desk import Desk, Item
 from cenie.report.runs import Group
 from cenie.report.scores import metric_curve
 from cenie.report.suite_items import known
+from cenie.run.directory import RunDirectoryError
 
 _PICTURES = 3
 """So many levels of each kind are drawn at each stage."""
@@ -86,6 +87,8 @@ def _coverage(
     desk.progress(f"{domain}: coverage")
     try:
         found = coverage.result()
+    except RunDirectoryError as error:
+        return Item(title, f"Left out: {error}")
     except ImportError:
         return Item(title, "It needs scikit-learn: pip install 'cenie[report]'.")
     if found is None:
@@ -121,7 +124,9 @@ def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tab
         paper = printed.get(cloud.group.method, "")
         mean, error = float(np.nanmean(spread)), float(stats.standard_error(spread))
         told = f"{mean:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
-        lines.append(f"| {group_title(cloud.group)} | {covered[-1]:.1%} | {told} | {paper} |")
+        lines.append(
+            f"| {tables.markdown(group_title(cloud.group))} | {covered[-1]:.1%} | {told} | {paper} |"
+        )
         rows += [
             {
                 "group": cloud.group.label,
@@ -158,7 +163,7 @@ def _drawn(desk: Desk, title: str, group: Group, domain: str, chosen: Sequence[C
     novel = [(one.buffer, one.novel) for one in chosen]
     familiar = [(one.buffer, one.familiar) for one in chosen]
     try:
-        images = pictures.stored_levels(run.path, [*novel, *familiar])
+        images = pictures.stored_levels(run, [*novel, *familiar], desk.options.domains)
     except pictures.CannotDraw as error:
         return Item(title, f"The levels cannot be drawn: {error}")
     rows = [

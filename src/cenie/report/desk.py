@@ -1,14 +1,17 @@
 """The directory of a report, and what is put into it: figures, tables, and an item for each of them."""
 
+import errno
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cenie.envs.domains import DomainEntry
 from cenie.report.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
 from cenie.run.durable import WriteError, explain, replace_file
+from cenie.run.file_names import file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +24,8 @@ class Options:
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
     few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to
     look at in a browser; `points` is how many points the t-SNE has; `stratified` asks for the intervals of
-    rliable.
+    rliable. `domains` are those of the user's own by their names: others are not imported because a file
+    names them, and have no pictures.
     """
 
     coverage: bool = True
@@ -30,6 +34,7 @@ class Options:
     page: bool = True
     points: int = MOST_POINTS
     stratified: bool = False
+    domains: Mapping[str, DomainEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,23 +51,44 @@ class Item:
 
 
 class Desk:
-    """Where the parts of a report are written, each as soon as it is made."""
+    """Where the parts of a report are written, each as soon as it is made.
+
+    Names come from run directories, and so from anyone: only here do they become paths (`_place`).
+    """
 
     def __init__(self, out: Path, options: Options, progress: Callable[[str], None]):
         self.out, self.options, self.progress = out, options, progress
         self.files: list[Path] = []
+        self._taken: set[str] = set()
         for folder in ("figures", "tables"):
             try:
+                if (out / folder).is_symlink():
+                    raise NotADirectoryError(errno.ENOTDIR, "a link")
                 (out / folder).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise WriteError(f"cannot create {out / folder}: {explain(error)}", error.errno) from error
 
-    def save(self, name: str, content: bytes) -> str:
-        """Write a file, whole or not at all; returns its name."""
-        path = self.out / name
-        replace_file(path, content)
+    def save(self, folder: str, name: str, suffix: str, content: bytes | str) -> str:
+        """Write a file, whole or not at all; returns its name relative to the report.
+
+        `folder` and `suffix` are ours, `name` may be any text.
+        """
+        place = self._place(folder, name, suffix)
+        path = self.out / place
+        # Half of a surrogate pair, which a file may name and UTF-8 cannot hold, becomes a question mark.
+        replace_file(path, content.encode(errors="replace") if isinstance(content, str) else content)
         self.files.append(path)
-        return name
+        return place
+
+    def _place(self, folder: str, name: str, suffix: str) -> str:
+        """The relative path of a new file: in `folder`, whatever its name is, and no other file of this
+        report. Names that differ in case only would be one file on some disks."""
+        stem = f"{folder}/{file_name(name)}" if folder else file_name(name)
+        number = 1
+        while (place := stem + (f"-{number}" if number > 1 else "") + suffix).casefold() in self._taken:
+            number += 1
+        self._taken.add(place.casefold())
+        return place
 
     def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
         """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
@@ -78,12 +104,12 @@ class Desk:
             # Fonts that conferences accept: by default they would be of type 3.
             with rc_context({"pdf.fonttype": 42, **plain}):
                 figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
-            saved.append(self.save(f"figures/{name}.{suffix}", content.getvalue()))
+            saved.append(self.save("figures", name, f".{suffix}", content.getvalue()))
         return tuple(saved)
 
     def table(self, name: str, rows: Sequence[Row]) -> str:
         """Write rows as CSV."""
-        return self.save(f"tables/{name}.csv", csv_bytes(rows))
+        return self.save("tables", name, ".csv", csv_bytes(rows))
 
 
 def _lay_out(figure: "Figure") -> None:

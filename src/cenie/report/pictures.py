@@ -1,13 +1,13 @@
 """Pictures of the levels that a run has stored, as its domain draws them. Loads JAX."""
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from cenie.envs.domains import DomainEntry
+from cenie.report.runs import LoggedRun
 from cenie.report.scenes import buffer_scenes, renderer_of
 from cenie.run.config import load_config
-from cenie.run.directory import RunDirectory, RunDirectoryError
 from cenie.run.opened import Run
 from cenie.settings import SettingsError
 
@@ -17,14 +17,17 @@ class CannotDraw(Exception):
 
 
 def stored_levels(
-    path: Path, chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]]
+    run: LoggedRun,
+    chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
+    domains: Mapping[str, DomainEntry],
 ) -> list[list[np.ndarray]]:
     """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
 
-    A domain that is no part of the library is not imported because a file names it.
+    A domain that is no part of the library must be among the `domains`: none is imported because a file
+    names it.
     """
     try:
-        domain = Run(path, load_config(RunDirectory(path).config)).domain
+        domain = Run(run.path, load_config(run.files.config, domains.get(run.domain))).domain
         draw = renderer_of(domain).level
         return [
             [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
@@ -32,5 +35,5 @@ def stored_levels(
         ]
     except SettingsError as error:
         raise CannotDraw("; ".join(map(str, error.problems))) from error
-    except (RunDirectoryError, KeyError, ValueError) as error:
-        raise CannotDraw(str(error)) from error
+    except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
+        raise CannotDraw(str(error) or type(error).__name__) from error

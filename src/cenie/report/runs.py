@@ -11,7 +11,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +125,15 @@ def progress_of(episodes: Episodes) -> Progress:
 class LoggedRun:
     """What a run directory says. Every table is read when it is first asked for, and kept.
 
-    A table that is damaged raises `RunDirectoryError` with the reason; one that is not there is empty.
+    A table that is damaged raises `RunDirectoryError` with the reason; one that is not there is empty. So are
+    `metrics`, `snapshots` and a table of `later_evaluations` that are damaged, which `damage` then says.
     """
 
     path: Path
     config: dict[str, Any]
     summary: dict[str, Any] | None
+    damage: list[str] = field(default_factory=list)
+    """What was found damaged so far, and is left out where several tables make up one figure."""
 
     @property
     def domain(self) -> str:
@@ -168,7 +171,11 @@ class LoggedRun:
         """Those of `cenie evaluate` by suite: of each the file of the latest checkpoint."""
         found: dict[str, Episodes] = {}
         for file in sorted(self.path.glob("evaluation-*.csv")):
-            episodes = read_episodes(file)
+            try:
+                episodes = read_episodes(file)
+            except RunDirectoryError as error:
+                self.damage.append(f"left out: {error}")
+                continue
             for suite in episodes.suites():
                 known = found.get(suite)
                 if known is None or known.cycle.max() <= episodes.cycle.max():
@@ -191,7 +198,11 @@ class LoggedRun:
     @functools.cached_property
     def metrics(self) -> dict[str, np.ndarray]:
         """What figures show of `metrics.jsonl`, and `cycle`, `updates`, `env_steps`; see `read_curves`."""
-        return self.curves(LOGGED)
+        try:
+            return self.curves(LOGGED)
+        except RunDirectoryError as error:
+            self.damage.append(f"left out: {error}")
+            return {name: np.empty(0) for name in ("cycle", "updates", "env_steps", *LOGGED)}
 
     def curves(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Columns of `metrics.jsonl`, with `cycle`, `updates` and `env_steps`; see `read_curves`."""
@@ -204,7 +215,11 @@ class LoggedRun:
     @functools.cached_property
     def snapshots(self) -> dict[int, Path]:
         """The snapshots by their cycles, the first one first."""
-        return snapshots_of(self.files.snapshots)
+        try:
+            return snapshots_of(self.files.snapshots)
+        except RunDirectoryError as error:
+            self.damage.append(f"left out: {error}")
+            return {}
 
     def snapshot(self, cycle: int | None = None, *, buffers: bool = True) -> Snapshot | None:
         """The snapshot of a cycle, by default the last one that can be read; None if there is none.
@@ -280,18 +295,29 @@ def open_run(path: Path) -> LoggedRun:
         raise RunDirectoryError(
             "it has no config.json, so it is no run directory, or one that was never begun"
         )
-    config = read_json(files.config)
+    config = _writable(read_json(files.config))
     wanted = {"domain": str, "method": str, "seed": int, "updates": int}
     for name, kind in wanted.items():
         if not isinstance(config, dict) or type(config.get(name)) is not kind:
             raise RunDirectoryError(f"{files.config} does not say the {name} of the run")
-    summary = read_json(files.summary) if files.summary.exists() else None
+    summary = _writable(read_json(files.summary)) if files.summary.exists() else None
     if summary is not None and not isinstance(summary, dict):
         raise RunDirectoryError(f"{files.summary} is no summary of a run")
     run = LoggedRun(path, config, summary)
     if not len(run.evaluations) and not run.later_evaluations and not _first_line(files.metrics):
         raise RunDirectoryError("nothing has been written yet: no evaluation and no training cycle")
     return run
+
+
+def _writable(data: Any) -> Any:
+    """Plain data with texts that UTF-8 can hold: JSON may name half of a surrogate pair."""
+    if isinstance(data, str):
+        return data.encode(errors="replace").decode()
+    if isinstance(data, list):
+        return [_writable(item) for item in data]
+    if isinstance(data, dict):
+        return {_writable(name): _writable(value) for name, value in data.items()}
+    return data
 
 
 def _first_line(path: Path) -> bytes:
@@ -332,10 +358,14 @@ def read_episodes(path: Path) -> Episodes:
 def _episodes(rows: list[list[str]]) -> Episodes:
     columns = list(zip(*rows)) or [()] * len(EVALUATION_COLUMNS)
     cycle, updates, steps, suite, level, variant, _, total, solved, score, length = columns
-    whole = [np.array(column, float).astype(np.int64) for column in (cycle, updates, steps)]
+    counters = np.array([cycle, updates, steps], float)
+    if not np.all(np.abs(counters) < 2**63):
+        raise ValueError("counters must be whole numbers")
     names = [np.array(column, object) for column in (suite, level, variant)]
-    numbers = [np.array(column, float) for column in (total, solved, score, length)]
-    return Episodes(*whole, *names, *numbers)
+    results = np.array([total, solved, score, length], float)
+    # An infinite result is no result: it is said wherever it would count, as NaN is.
+    results[~np.isfinite(results)] = np.nan
+    return Episodes(*counters.astype(np.int64), *names, *results)
 
 
 def _is_episode(row: list[str]) -> bool:

@@ -90,12 +90,12 @@ def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
     table = tables.comparison(found)
     files = (
         desk.table(f"{name}-comparison", tables.comparison_rows(table)),
-        desk.save(f"tables/{name}-comparison.tex", tables.comparison_latex(table).encode()),
+        desk.save("tables", f"{name}-comparison", ".tex", tables.comparison_latex(table)),
     )
     caption = f"{table.title}; bold: within one standard error of the best mean."
     if table.paper:
         caption += (
-            f" The columns named *paper* are of {reference.SOURCE}, which had another budget: 2,750 updates, "
+            f" The columns named paper are of {reference.SOURCE}, which had another budget: 2,750 updates, "
             "five seeds, 50 trials for each track."
         )
     caption += _unknown(found)

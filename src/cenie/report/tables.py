@@ -16,7 +16,7 @@ from cenie.report.scores import Curve, Scores, SuiteScores
 from cenie.report.stats import Estimate
 
 Row = dict[str, Any]
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """With which a cell begins that a spreadsheet calculates."""
 _LATEX = str.maketrans(
     {
@@ -32,7 +32,11 @@ _LATEX = str.maketrans(
     }
     | {character: "\\" + character for character in "_%&$#{}"}
 )
-_MARKDOWN = str.maketrans({"|": r"\|", "<": "&lt;", "\n": " ", "\r": " "})
+_MARKDOWN = str.maketrans(
+    {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
+    | {character: "\\" + character for character in "\\`*[]|$"}
+)
+"""What Markdown reads otherwise: marks of its own, of HTML and of mathematics."""
 
 
 def csv_bytes(rows: Sequence[Row]) -> bytes:

@@ -55,6 +55,7 @@ class Loaded:
     step: int
     facts: dict[str, Any]
     skipped: list[str]
+    path: Path
 
 
 Check = Callable[[Path, Mapping[str, Any]], None]
@@ -62,8 +63,18 @@ Check = Callable[[Path, Mapping[str, Any]], None]
 damaged one, and `RunDirectoryError` if nothing in this directory should be used."""
 
 
-def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], keep: int = 2) -> Path:
+def save(
+    directory: Path,
+    tree: Any,
+    *,
+    step: int,
+    facts: Mapping[str, Any],
+    keep: int = 2,
+    beside: Mapping[str, bytes] | None = None,
+) -> Path:
     """Write the array leaves of `tree` as checkpoint `step`; keep the newest `keep` valid ones.
+
+    `beside` are further files by their names: what can be missed, and is looked after by who reads it.
 
     Leaves that are not arrays (functions, Python numbers) are not stored: they come from the code again.
     `facts` is plain JSON data. Raises `CheckpointError` if the disk refuses. Only one process may write.
@@ -86,6 +97,8 @@ def save(directory: Path, tree: Any, *, step: int, facts: Mapping[str, Any], kee
         temporary.mkdir()
         write_new(temporary / ARRAYS, content)
         write_new(temporary / MANIFEST, manifest)
+        for name, further in (beside or {}).items():
+            write_new(temporary / name, further)
         sync_directory(temporary)
         if os.path.lexists(target):
             _move_aside(target, len(content))
@@ -130,7 +143,7 @@ def newest_first(directory: Path, like: Any, check: Check | None = None) -> Iter
             skipped.append(f"{path}: {reason}")
         else:
             found = True
-            yield Loaded(tree, manifest["step"], manifest["facts"], skipped)
+            yield Loaded(tree, manifest["step"], manifest["facts"], skipped, path)
             skipped = []
     if skipped and not found:
         raise RunDirectoryError("no checkpoint can be loaded:\n" + "\n".join(skipped))

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -238,7 +239,8 @@ def write_json(path: Path, data: Any) -> None:
 def read_json(path: Path, limit: int = _SMALL) -> Any:
     """Plain data of a small JSON file. Raises `RunDirectoryError` with the reason if that is impossible."""
     try:
-        return json.loads(read_limited(path, limit), parse_constant=_refuse_constant)
+        content = read_limited(path, limit)
+        return json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
     except (ValueError, RecursionError) as error:
@@ -247,6 +249,14 @@ def read_json(path: Path, limit: int = _SMALL) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
+
+
+def _finite(text: str) -> float:
+    """A number of JSON. One like 1e999 is valid JSON, but no number of ours, nor can it be written again."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return number
 
 
 def free_name(base: Path) -> Path:

@@ -10,7 +10,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,16 @@ from cenie.run.durable import (
     sync_directory,
 )
 
+_COUNTED = ("parent", "generation", "last_played", "clock")
+"""Of a level buffer, what consists of whole numbers besides ids."""
+PLAYED = "played"
+"""Before the names of the columns of a buffer that are about the newest play of each level."""
 _SNAPSHOT = re.compile(r"cycle-(\d{8,18})\.npz", re.ASCII)
 _LARGEST_TABLE = 2**32
 _LARGEST_FILE = 2**30
 _LARGEST_CONTENT = 2**32
 _WHOLE = {*LEVEL_PLACE, "id", "parent", "generation", "episodes"}
-_BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, RuntimeError, OSError)
+BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, RuntimeError, OSError)
 """What reading a damaged archive may raise."""
 
 
@@ -46,7 +50,9 @@ class Snapshot:
     them the `cycle`, the `kind` of that cycle (a place in `KINDS`), the `level` of its batch and the `step`;
     it is empty if none were asked for. Each of the level `buffers` has, for the stored levels, the parts of
     the levels as `levels/NAME`, a column for each score, `probability` (of being drawn next), `id`, `parent`,
-    `generation`, and `last_played` in units of the scalar `clock`.
+    `generation`, and `last_played` in units of the scalar `clock`. `played/NAME` is of the newest play of
+    each level: its `cycle` and the `updates` after it, `return`, `solved`, `length`, `episodes`, and what the
+    domain says of the level as `level/NAME`; NaN if it is not known, and absent in older snapshots.
     """
 
     cycle: int
@@ -83,7 +89,7 @@ class Snapshots:
             self._directory.mkdir(exist_ok=True)
         except OSError as error:
             raise WriteError(f"cannot create {self._directory}: {explain(error)}", error.errno) from error
-        replace_file(path, _archive(arrays))
+        replace_file(path, archive_bytes(arrays))
         self.rows += 1
 
     def found(self) -> int:
@@ -121,12 +127,12 @@ def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
     Without `buffers` only the points are unpacked, which takes a fraction of the time.
     """
     try:
-        arrays = _read_archive(path, () if buffers else ("buffer",))
-        cycle, updates = (int(arrays.pop(name)) for name in ("cycle", "updates"))
+        arrays = read_archive(path, () if buffers else ("buffer",))
+        cycle, updates = (_scalar(arrays.pop(name)) for name in ("cycle", "updates"))
         match = _SNAPSHOT.fullmatch(path.name)
         if match is not None and int(match[1]) != cycle:
             raise ValueError(f"it is of cycle {cycle}")
-    except _BROKEN as error:
+    except BROKEN as error:
         reason = explain(error) if isinstance(error, OSError) else str(error) or type(error).__name__
         raise RunDirectoryError(f"{path} is not a snapshot that can be read: {reason}") from error
     parts: dict[str, dict[str, np.ndarray]] = {}
@@ -134,7 +140,35 @@ def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = array
     stored = [parts[name] for name in map(buffer_name, range(len(parts))) if name in parts]
-    return Snapshot(cycle, updates, parts.get("points", {}), tuple(stored))
+    points = parts.get("points", {})
+    problems = [*_misfits(points, "values", "f", 2)]
+    problems += [problem for buffer in stored for problem in _misfits(buffer, "id", "iu", 1)]
+    if problems:
+        raise RunDirectoryError(f"{path} is not a snapshot that can be read: {problems[0]}")
+    return Snapshot(cycle, updates, points, tuple(stored))
+
+
+def _misfits(arrays: Mapping[str, np.ndarray], key: str, kind: str, dimensions: int) -> Iterator[str]:
+    """What does not fit together in one part of a snapshot, whose array `key` has a row for each item."""
+    if not arrays:
+        return
+    if key not in arrays or arrays[key].ndim != dimensions or arrays[key].dtype.kind not in kind:
+        yield f"it has no {key}"
+        return
+    rows = len(arrays[key])
+    for name, array in arrays.items():
+        if name in _COUNTED and array.dtype.kind not in "iu":
+            yield f"{name} are no whole numbers"
+        if (array.ndim == 0) != (name == "clock") or (array.ndim and len(array) != rows):
+            yield f"{name} has the shape {array.shape} beside {rows} rows"
+        if array.ndim > 1 and key == "id" and not name.startswith("levels"):
+            yield f"{name} has the shape {array.shape}"
+
+
+def _scalar(array: np.ndarray) -> int:
+    if array.ndim or array.dtype.kind not in "iu":
+        raise ValueError("its counters are no whole numbers")
+    return int(array)
 
 
 def buffer_name(number: int) -> str:
@@ -172,7 +206,7 @@ def parse_levels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(rows[name]) for name in names}
 
 
-def _archive(arrays: Mapping[str, np.ndarray]) -> bytes:
+def archive_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     """The arrays as an `.npz` file, the same bytes at every time."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -188,8 +222,11 @@ def _archive(arrays: Mapping[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def _read_archive(path: Path, without: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an archive, but for those whose names begin with one of these texts."""
+def read_archive(path: Path, without: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """The arrays of an archive, but for those whose names begin with one of these texts.
+
+    Raises one of `BROKEN` if the file is damaged or is none.
+    """
     with zipfile.ZipFile(io.BytesIO(read_limited(path, _LARGEST_FILE))) as archive:
         members = archive.infolist()
         # Checked before anything is unpacked: a small file can hold a very large one.

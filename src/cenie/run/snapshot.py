@@ -1,14 +1,15 @@
 """From the state of a run to the arrays of a snapshot, and from a snapshot to levels."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
 from cenie.devices import to_host
-from cenie.run.records import buffer_name
+from cenie.run.plays import Plays, aligned
+from cenie.run.records import PLAYED, buffer_name
 from cenie.teach import buffer as buffers
 from cenie.teach import teacher
 from cenie.teach.curriculum import TeacherState
@@ -19,14 +20,22 @@ from cenie.types import Level
 _LEVELS = "levels"
 
 
-def snapshot_arrays(setup: Setup, state: TeacherState, points: PointSample | None) -> dict[str, np.ndarray]:
-    """The points, if there are any, and all stored levels with what is known of them."""
+def snapshot_arrays(
+    setup: Setup, state: TeacherState, points: PointSample | None, plays: Sequence[Plays] = ()
+) -> dict[str, np.ndarray]:
+    """The points, if there are any, and all stored levels with what is known of them.
+
+    `plays` has the newest play of each level for each buffer, if they were kept.
+    """
     arrays: dict[str, np.ndarray] = {}
     if points is not None:
         known = {name: value for name, value in vars(points).items() if value is not None}
         arrays |= {f"points/{name}": value for name, value in known.items()}
     for number, (size, kept) in enumerate(to_host(_buffers(setup, state))):
         rows = {name: values[:size] if values.ndim else values for name, values in kept.items()}
+        if number < len(plays):
+            newest = aligned(plays[number], rows["id"])
+            rows |= {f"{PLAYED}/{name}": values for name, values in newest.items()}
         arrays |= {f"{buffer_name(number)}/{name}": values for name, values in sorted(rows.items())}
     return arrays
 

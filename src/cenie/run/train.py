@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from cenie.run.directory import (
 from cenie.run.evaluate import evaluate, level_scores, suite_mean
 from cenie.run.facts import differing_facts, environment_facts
 from cenie.run.metrics import EvaluationTable, JsonLines, LevelTable, check_format, cut_after
+from cenie.run.plays import PLAYS, Plays, newest, only, plays_bytes, plays_of, read_plays
 from cenie.run.progress import Progress
 from cenie.run.records import Snapshots, cut_snapshots, is_recorded
 from cenie.run.signals import GracefulStop
@@ -96,6 +97,8 @@ class _Run:
     failed_checkpoints: int = 0
     points: PointSample | None = None
     """Of the newest chunk of cycles."""
+    plays: list[Plays] = field(default_factory=list)
+    """For each level buffer the newest play of each of its levels; none if there are no snapshots."""
 
     @property
     def steps_per_rollout(self) -> int:
@@ -172,6 +175,7 @@ class _Start:
     state: TrainState
     cycle: int
     facts: Facts | None
+    plays: list[Plays] | None = None
 
 
 def _open(
@@ -231,6 +235,7 @@ def _open(
         sinks=make_sinks(config.run.sinks, directory.path, settings.to_data(config), progress.note),
         watch=Watch(replay, remedy(longest)),
         deviations=[] if facts is None else list(facts.deviations),
+        plays=_first_plays(config, setup, start.plays),
     )
     # After cycle 0 there is nothing to keep: the tables begin anew.
     if facts is not None and cycle:
@@ -238,6 +243,13 @@ def _open(
             progress.note(f"this run is not bit-exact: {message}")
             run.deviations.append(f"after cycle {cycle}: {message}")
     return run
+
+
+def _first_plays(config: Config, setup: Setup, kept: list[Plays] | None) -> list[Plays]:
+    """The plays to begin with: those beside the checkpoint, if there are any and snapshots are wanted."""
+    if setup.curriculum.replay is None or not config.run.recorded_evaluations:
+        return []
+    return kept or [{} for _ in range(setup.curriculum.buffers)]
 
 
 def _cycles(config: Config, setup: Setup, parts: Parts | None, directory: Path | None) -> CompiledCycles:
@@ -269,7 +281,9 @@ def _load(
     progress.resumed(counters.updates)
     if config.updates > facts.settings.get("updates", 0):
         _tell_decay(config, progress, decay)
-    return _Start(with_decay(config, decay or "keep", counters.updates), loaded.tree, loaded.step, facts)
+    longer = with_decay(config, decay or "keep", counters.updates)
+    plays = read_plays(loaded.path / PLAYS, setup.curriculum.buffers)
+    return _Start(longer, loaded.tree, loaded.step, facts, plays)
 
 
 def _tell_decay(config: Config, progress: Progress, decay: Decay | None) -> None:
@@ -322,6 +336,7 @@ def _chunk(run: _Run, before: Counts) -> Counts:
     steps = (counters.rollouts - before.rollouts) * run.steps_per_rollout
     run.metrics.write(rows)
     _record_levels(run, [row["cycle"] for row in rows], record.levels)
+    _keep_plays(run, rows, record.levels)
     run.timing.write([{"cycle": counters.cycles, "seconds": seconds, "steps_per_second": steps / seconds}])
     for row in rows:
         run.sinks.log(row)
@@ -362,12 +377,26 @@ def _record_levels(run: _Run, cycles: list[int], columns: Mapping[str, Any]) -> 
         run.levels.write([cycles[index] for index in chosen], kept)
 
 
+def _keep_plays(run: _Run, rows: list[dict[str, Any]], columns: Mapping[str, Any]) -> None:
+    """Take the newest plays of a chunk: all of its cycles count, whether they are recorded or not."""
+    cycles, updates = ([row[name] for row in rows] for name in ("cycle", "updates"))
+    for number, before in enumerate(run.plays):
+        run.plays[number] = newest(before, plays_of(columns, cycles, updates, number))
+
+
+def _drop_plays(run: _Run) -> None:
+    """Forget the levels that are stored no more."""
+    if run.plays:
+        ids = to_host([past.buffer.ids for past in run.state.teacher.replays])
+        run.plays = [only(each, own) for each, own in zip(run.plays, ids, strict=True)]
+
+
 def _record_snapshot(run: _Run, counters: Counts, *, final: bool) -> None:
     """What there is to keep at an evaluation; before the first cycle, and at many late ones, nothing."""
     number, full = counters.updates // run.config.run.evaluate_every, run.config.run.recorded_evaluations
     if not (counters.cycles and full and (final or is_recorded(number, full))):
         return
-    arrays = snapshot_arrays(run.setup, run.state.teacher, run.points)
+    arrays = snapshot_arrays(run.setup, run.state.teacher, run.points, run.plays)
     if arrays:
         now = {"cycle": np.asarray(counters.cycles), "updates": np.asarray(counters.updates)}
         run.snapshots.write(counters.cycles, now | arrays)
@@ -433,6 +462,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
     )
     for rows in (run.metrics, run.timing, run.table, run.levels):
         rows.sync()
+    _drop_plays(run)
     try:
         checkpoint.save(
             run.directory.checkpoints,
@@ -440,6 +470,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
             step=counters.cycles,
             facts=facts.to_data(),
             keep=run.config.run.keep_checkpoints,
+            beside={PLAYS: plays_bytes(run.plays)} if run.plays else {},
         )
     except checkpoint.CheckpointError as error:
         if _is_over(run, counters):

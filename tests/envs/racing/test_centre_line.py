@@ -10,7 +10,8 @@ import pytest
 from cenie.envs.racing.centre_line import METRES_PER_UNIT, read_centre_line
 from cenie.envs.racing.circuits import user_circuit, user_limit
 from cenie.envs.racing.config import RacingConfig
-from cenie.envs.racing.suites import suite_of_file
+from cenie.envs.racing.suites import suite_of_file, suites
+from cenie.envs.suite_files import is_file_suite
 from cenie.run.config import evaluation_request
 from cenie.run.presets import preset
 from cenie.settings import SettingsError
@@ -72,11 +73,21 @@ def test_a_large_circuit_has_a_larger_field():
 
 def test_a_file_is_a_suite_of_one_entry():
     suite = suite_of_file(RacingConfig(circuit_tiles=64), "some/where/Oval 1.geojson", json.dumps(geojson()))
-    assert suite.name == "Oval 1"
+    assert suite.name.startswith("file:Oval 1.geojson@")
     (entry,) = suite.entries
     level = entry.draw(np.random.default_rng(0))
     assert entry.bounds == pytest.approx((-0.1 * int(level.time_limit), 1000 - 0.1 * int(level.time_limit)))
     assert {leaf.dtype.kind for leaf in jax.tree.leaves(level)} == {"f", "i"}
+
+
+@pytest.mark.parametrize("name", ["f1", "f1-monitor", "vanilla", "bezier"])
+def test_a_file_that_is_called_like_a_suite_is_not_taken_for_it(name):
+    config = RacingConfig(circuit_tiles=64)
+    one, other = (suite_of_file(config, f"{name}.csv", csv(scale=scale)).name for scale in (1, 1.1))
+    assert one not in suites(config)
+    assert is_file_suite(one)
+    assert one != other, "files of one name and different contents are different suites"
+    assert not any(map(is_file_suite, suites(config)))
 
 
 HALF = CIRCLE[:30]

@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 
+import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import TimeoutException
@@ -24,6 +25,7 @@ from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import page_html, write_page
 from cenie.report.runs import group_runs, open_runs
 from cenie.run.directory import write_json
+from cenie.run.records import archive_bytes
 from tests.report.page.made import PaintedStudio, make_run
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -245,6 +247,33 @@ def test_the_slider_goes_through_training(desktop):
     assert len(likeliest) == 12
     desktop.at("time-play").click()
     desktop.wait(lambda: desktop.dots() == 30)
+
+
+def test_what_is_not_known_is_grey_and_counted(browser, tmp_path):
+    """It was coloured like the lowest value that there is."""
+    path = make_run(tmp_path / "run", "plr-cenie")
+    file = max((path / "snapshots").iterdir())
+    arrays = dict(np.load(file))
+    known = np.arange(30) % 3 > 0
+    for name, values in {"return": np.arange(30.0), "updates": np.ones(30), "cycle": np.ones(30)}.items():
+        arrays[f"buffer/played/{name}"] = np.where(known, values, np.nan)
+    file.write_bytes(archive_bytes(arrays))
+    runs = open_runs([path]).runs
+    shown = Page(browser, write_page(group_runs(runs), tmp_path / "page.html", pictures=False))
+    assert shown.text("missing") == ""
+    shown.choose("axis-colour", "return")
+    assert shown.text("missing") == "10 of 30 levels are grey: no return is known of them."
+    colours = shown.script("return document.getElementById('scatter').data[0].marker.color")
+    assert [colour for colour in colours if isinstance(colour, str)] == ["#a9adb3"] * 10
+    drawn = shown.script(
+        "return [...document.querySelectorAll('#scatter .trace')[0].querySelectorAll('path.point')]"
+        ".map((point) => point.style.fill)"
+    )
+    assert drawn.count("rgb(169, 173, 179)") == 10
+    shown.choose("axis-x", "return")
+    assert shown.text("missing") == "10 of 30 levels are not drawn: no return is known of them."
+    shown.at("time").send_keys(Keys.HOME)
+    assert shown.complaints() == []
 
 
 def test_axes_and_runs_can_be_chosen(desktop):

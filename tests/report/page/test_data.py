@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from cenie.command.options import parse, typed
+from cenie.report.page import curriculum as page_curriculum
+from cenie.report.page import data as page_module
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
@@ -17,6 +19,7 @@ from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.run.presets import preset
+from cenie.run.records import archive_bytes
 from cenie.settings import to_data
 from tests.report.page.made import LEVELS, MOMENTS, PaintedStudio, a_film, make_run
 
@@ -50,6 +53,58 @@ def test_a_stored_level_knows_how_its_last_play_before_the_moment_went(tmp_path)
     for frame in curriculum.frames:
         rows = (played["cycle"] == frame.cycle - 1) & (played["id"] == 3)
         assert frame.columns["return"][3] == pytest.approx(played["return"][rows][0])
+
+
+def with_plays(path, **columns):
+    """The last snapshot of a run, written anew with the newest plays of its levels."""
+    file = max((path / "snapshots").iterdir())
+    arrays = dict(np.load(file))
+    added = {
+        f"buffer/played/{name.replace('__', '/')}": np.asarray(values) for name, values in columns.items()
+    }
+    file.write_bytes(archive_bytes(arrays | added))
+    return file
+
+
+def test_the_newest_plays_are_those_of_the_snapshot_however_long_the_records_are(tmp_path):
+    """They were looked for in a sample of `levels.csv`: of 800 dots 209 had a wrong return, and 184 none."""
+    path = make_run(tmp_path / "run", stored=30)
+    returns = np.linspace(0, 1, 30)
+    with_plays(path, cycle=np.full(30, 28.0), updates=np.arange(30.0), **{"return": returns})
+    run = open_run(path)
+    frame = read_curriculum(run, 30).frames[-1]
+    np.testing.assert_allclose(frame.columns["return"], returns)
+    np.testing.assert_allclose(frame.columns["played at"], np.arange(30))
+    data = curriculum_data(read_curriculum(run, 30))
+    assert {"name": "played at", "title": "last played (after so many updates)"} in data["columns"]
+
+
+def test_the_newest_play_is_not_looked_for_in_a_part_of_the_records(tmp_path, monkeypatch):
+    path = make_run(tmp_path / "run")
+    monkeypatch.setattr(page_curriculum, "MOST_BYTES", 100)
+    made = read_curriculum(open_run(path), 30)
+    assert all("return" not in frame.columns for frame in made.frames)
+    assert "is not known: its snapshots do not say it" in made.problems[0]
+
+
+def test_the_newest_play_is_not_looked_for_where_not_every_cycle_is_recorded(tmp_path):
+    path = make_run(tmp_path / "run", **{"run.recorded_cycles": 20})
+    known = ["return" in frame.columns for frame in read_curriculum(open_run(path), 30).frames]
+    assert known == [True, True, False]
+
+
+@pytest.mark.parametrize("number", [0, 170])
+def test_a_maze_that_cannot_be_solved_has_no_path(tmp_path, number):
+    path = make_run(tmp_path / "run", stored=30)
+    solvable = np.arange(30) % 2 > 0
+    columns = {
+        "level__path": np.where(solvable, 7.0 + np.arange(30), number),
+        "level__solvable": 1.0 * solvable,
+    }
+    with_plays(path, cycle=np.full(30, 28.0), updates=np.arange(30.0), **columns)
+    data = curriculum_data(read_curriculum(open_run(path), 30))
+    paths = data["fixed"]["level/path"]
+    assert [paths[data["ids"].index(number)] for number in range(4)] == [None, 8, None, 10]
 
 
 def test_regret_is_drawn_against_novelty_where_there_is_any(tmp_path):
@@ -99,7 +154,7 @@ def test_damaged_records_are_named_and_passed_over(tmp_path):
     assert any("levels.csv" in line for line in data["skipped"])
 
 
-def test_nonsense_in_one_run_does_not_cost_the_others(tmp_path):
+def test_nonsense_in_one_run_does_not_cost_the_others(tmp_path, monkeypatch):
     paths = [make_run(tmp_path / method, method) for method in ("plr-cenie", "plr-robust")]
     file = paths[0] / "snapshots" / "cycle-00000030.npz"
     arrays = dict(np.load(file))
@@ -107,7 +162,19 @@ def test_nonsense_in_one_run_does_not_cost_the_others(tmp_path):
     (paths[1] / "metrics.jsonl").write_text(
         '{"cycle": null}\n{"cycle": 1, "updates": "x", "solved": []}\n[]\n'
     )
-    data = page_data(group_runs(open_runs(paths).runs), studio=PaintedStudio())
+    groups = group_runs(open_runs(paths).runs)
+    data = page_data(groups, studio=PaintedStudio())
+    found = {data["runs"][each["run"]]["name"]: each["frames"] for each in data["curricula"]}
+    assert {name: len(frames) for name, frames in found.items()} == {"plr-robust": 3, "plr-cenie": 2}
+    assert any("cycle-00000030" in line and "plr-cenie" in line for line in data["skipped"])
+
+    def failing(run, most):
+        if run.method == "plr-cenie":
+            raise TypeError("what nobody thought of")
+        return read_curriculum(run, most)
+
+    monkeypatch.setattr(page_module, "read_curriculum", failing)
+    data = page_data(groups, studio=PaintedStudio())
     assert [data["runs"][each["run"]]["name"] for each in data["curricula"]] == ["plr-robust"]
     assert any("the curriculum of" in line and "plr-cenie" in line for line in data["skipped"])
 

@@ -1,12 +1,16 @@
 """`cenie watch`: real requests to the real server, those of an attacker included."""
 
+import contextlib
 import http.client
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -98,6 +102,62 @@ def test_only_get_is_answered(tmp_path, method):
     with served(watched) as port:
         answer, _ = ask(port, "/", method=method)
     assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("how", ["at once", "in the middle", "half a request"])
+def test_browsers_that_leave_are_no_news(tmp_path, capfd, how):
+    """They were tracebacks on the terminal of whoever watches: BrokenPipeError and ConnectionResetError."""
+    watched = Watched([make_run(tmp_path / "run")])
+    request = (
+        b"GET / HTTP/1.0\r\n" if how == "half a request" else b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"
+    )
+    with served(watched) as port:
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+                # To leave is to reset the connection, whatever is on the way.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(request % port if b"%d" in request else request)
+                if how == "in the middle":
+                    client.recv(1000)
+        assert ask(port, "/state")[0].status == 200
+        time.sleep(0.5)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET http://[ HTTP/1.1",
+        b"GET",
+        b"\x00\xff\x16\x03",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1",
+        b"GET / HTTP/9.9",
+        b"GET /%ff%00 HTTP/1.1",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200,
+        b"GET / HTTP/1.1\r\nHost: \xff\xfe",
+    ],
+)
+def test_requests_that_are_none_are_refused_without_a_traceback(tmp_path, capfd, line):
+    watched = Watched([make_run(tmp_path / "run")])
+    with served(watched) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(line + b"\r\n\r\n")
+            client.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while client.recv(65536):
+                    pass
+        assert ask(port, "/state")[0].status == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_data_that_is_no_json_leaves_the_page_of_before(tmp_path, monkeypatch):
+    path = make_run(tmp_path / "run", finished=False)
+    watched = Watched([path])
+    monkeypatch.setattr("cenie.report.page.serve.page_data", lambda *_, **__: {"number": float("nan")})
+    write_json(path / "summary.json", {"version": "0.1.0", "updates": 15})
+    assert watched.refresh()
+    assert "could not be made anew" in watched.published.problem
+    assert watched.published.data["runs"]
 
 
 def test_a_page_that_cannot_be_made_anew_stays_and_says_so(tmp_path):

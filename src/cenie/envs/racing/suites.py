@@ -24,6 +24,7 @@ from cenie.envs.racing.dynamics import LAP_REWARD, STEP_COST, Racing
 from cenie.envs.racing.generate import continuous_level
 from cenie.envs.racing.level import RacingLevel
 from cenie.envs.racing.track import Circuit
+from cenie.envs.suite_files import file_suite_name
 
 F1 = tuple(LIMITS)
 MONITOR = ("Italy", "Singapore", "Germany")
@@ -50,12 +51,15 @@ def suites(config: RacingConfig) -> dict[str, Callable[[], Suite]]:
 
 
 def suite_of_file(config: RacingConfig, name: str, text: str) -> Suite:
-    """A suite of the circuit in a file of this name and content. Raises `ValueError` with the reason."""
+    """A suite of the circuit in a file of this name and content. Raises `ValueError` with the reason.
+
+    Its name says that it is a file: one that is called like a built-in suite is not taken for that.
+    """
     line = read_centre_line(name, text)
     limit = user_limit(line.length)
     circuit = user_circuit(line, config.circuit_tiles, limit)
     entry = SuiteEntry(line.name, "file", lambda rng: circuit, bounds(limit))
-    return Suite(line.name, [entry], Racing(config, evaluation=True))
+    return Suite(file_suite_name(name, text), [entry], Racing(config, evaluation=True))
 
 
 def bounds(limit: int) -> tuple[float, float]:

@@ -1,15 +1,17 @@
 """How the curriculum of a run evolved: what was in its level buffer at each snapshot, or what was played."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cenie.report.curriculum import with_known_paths
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import LoggedRun
 from cenie.run.directory import RunDirectoryError
-from cenie.run.records import Snapshot
+from cenie.run.records import PLAYED, Snapshot
 from cenie.teach.columns import NOVELTY, REGRET, score_columns
 
 MOST_FRAMES = 24
@@ -18,6 +20,11 @@ REPLAYED = 12
 """Levels that are likeliest to be replayed, at each moment: all of them are kept."""
 _OUTCOMES = ("solved", "return", "length")
 _NOT_SHOWN = ("clock", "last_played", "parent")
+_PARTS = ("levels", f"{PLAYED}/")
+"""How names begin that are no columns of a level buffer."""
+_WHEN = "played at"
+MOST_BYTES = 2**25
+"""Of the records of levels, if they have to be searched for the last play of each."""
 _TITLES = {
     "regret": "regret (the method's score)",
     "novelty": "novelty",
@@ -29,6 +36,7 @@ _TITLES = {
     "return": "return (when last played)",
     "length": "episode length (when last played)",
     "cycle": "training cycle",
+    _WHEN: "last played (after so many updates)",
 }
 
 
@@ -82,17 +90,8 @@ def read_curriculum(run: LoggedRun, most_levels: int) -> Curriculum:
     followed; they are chosen by their ids as if by lot, and those that stand out are always among them.
     """
     problems: list[str] = []
-    try:
-        played = run.played()
-    except RunDirectoryError as error:
-        problems.append(f"levels.csv of {run.path} is left out: {error}")
-        played = {}
     snapshots = []
-    try:
-        cycles = list(run.snapshots)
-    except RunDirectoryError as error:
-        problems.append(f"snapshots of {run.path} are left out: {error}")
-        cycles = []
+    cycles = list(run.snapshots)
     for cycle in (cycles[place] for place in evenly(len(cycles), MOST_FRAMES)):
         try:
             snapshot = run.snapshot(cycle)
@@ -104,25 +103,79 @@ def read_curriculum(run: LoggedRun, most_levels: int) -> Curriculum:
         snapshot for snapshot in snapshots if snapshot.buffers and len(snapshot.buffers[0].get("id", ()))
     ]
     if stored:
-        frames = [_stored_frame(snapshot, played, most_levels) for snapshot in stored]
+        # Snapshots of earlier versions do not say how levels were played.
+        is_old = not all(_kept_plays(snapshot.buffers[0]) for snapshot in stored)
+        played = _every_play(run, problems) if is_old else {}
+        frames = [_stored_frame(snapshot, played, _complete_until(run), most_levels) for snapshot in stored]
         return Curriculum(run, frames, True, problems)
+    played = _read(run, problems, LoggedRun.played)
     return Curriculum(run, _played_frames(run, played, snapshots, most_levels), False, problems)
 
 
-def _stored_frame(snapshot: Snapshot, played: Mapping[str, np.ndarray], most: int) -> Frame:
+def _read(
+    run: LoggedRun, problems: list[str], read: Callable[[LoggedRun], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Records of levels; none if they are damaged, which is added to the problems."""
+    try:
+        return read(run)
+    except RunDirectoryError as error:
+        problems.append(f"levels.csv of {run.path} is left out: {error}")
+        return {}
+
+
+def _every_play(run: LoggedRun, problems: list[str]) -> dict[str, np.ndarray]:
+    """All records of levels: of a sample nobody knows which play of a level was its last."""
+    try:
+        size = run.files.levels.stat().st_size
+    except OSError:
+        return {}
+    if size > MOST_BYTES:
+        problems.append(
+            f"how stored levels of {run.path} were last played is not known: its snapshots do not say it, "
+            f"and its levels.csv is too large to be searched ({size:,} bytes)"
+        )
+        return {}
+    return _read(run, problems, lambda run: run.played(MOST_BYTES))
+
+
+def _complete_until(run: LoggedRun) -> float:
+    """The last cycle up to which all are recorded."""
+    kept = run.config.get("run")
+    full = kept.get("recorded_cycles") if isinstance(kept, dict) else None
+    return float(full) if isinstance(full, int) else math.inf
+
+
+def _stored_frame(
+    snapshot: Snapshot, played: Mapping[str, np.ndarray], complete_until: float, most: int
+) -> Frame:
     buffer = snapshot.buffers[0]
     count = len(buffer["id"])
     columns = {
         name: values
         for name, values in buffer.items()
-        if values.shape == (count,) and name not in _NOT_SHOWN and not name.startswith("levels")
+        if values.shape == (count,) and name not in _NOT_SHOWN and not name.startswith(_PARTS)
     }
     columns["parent"] = buffer.get("parent", np.full(count, -1))
     columns.setdefault("probability", np.full(count, 1.0 / count))
     if "last_played" in buffer and "clock" in buffer:
         columns["staleness"] = buffer["clock"] - buffer["last_played"]
-    columns |= _last_plays(buffer["id"], snapshot.cycle, played)
+    plays = _kept_plays(buffer)
+    if not plays and snapshot.cycle <= complete_until:
+        plays = _last_plays(buffer["id"], snapshot.cycle, played)
+    columns |= with_known_paths(plays)
     return Frame(snapshot.cycle, snapshot.updates, count, columns, _chosen(columns, most), buffer)
+
+
+def _kept_plays(buffer: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """How the levels of a snapshot were last played, as it says itself; nothing if it does not."""
+    shape = buffer["id"].shape
+    kept = {
+        name.removeprefix(f"{PLAYED}/"): values.astype(float)
+        for name, values in buffer.items()
+        if name.startswith(f"{PLAYED}/") and values.shape == shape
+    }
+    names = {_WHEN: "updates"} | {name: name for name in kept if _is_shown(name)}
+    return {name: kept[source] for name, source in names.items() if source in kept}
 
 
 def _chosen(columns: Mapping[str, np.ndarray], most: int) -> np.ndarray:
@@ -143,7 +196,7 @@ def _chosen(columns: Mapping[str, np.ndarray], most: int) -> np.ndarray:
 def _last_plays(ids: np.ndarray, cycle: int, played: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """How the student fared when it last played each level before a snapshot, and what the domain says of it.
 
-    NaN where the table, which may be a sample, does not have the level.
+    NaN where the table does not have the level.
     """
     if "id" not in played or not len(played["id"]):
         return {}
@@ -155,8 +208,13 @@ def _last_plays(ids: np.ndarray, cycle: int, played: Mapping[str, np.ndarray]) -
     levels, first = np.unique(played["id"][known], return_index=True)
     place = np.clip(np.searchsorted(levels, ids), 0, len(levels) - 1)
     found, rows = levels[place] == ids, known[first][place]
-    names = [name for name in played if name in _OUTCOMES or name.startswith("level/")]
+    names = filter(_is_shown, played)
     return {name: np.where(found, played[name][rows].astype(float), np.nan) for name in names}
+
+
+def _is_shown(name: str) -> bool:
+    """Whether a column says how a level was played, or what it is like."""
+    return name in _OUTCOMES or name.startswith("level/")
 
 
 def _played_frames(
@@ -182,6 +240,7 @@ def _played_frames(
             if name in (*score_columns(played), *_OUTCOMES, "cycle", "generation")
             or name.startswith("level/")
         }
+        columns = with_known_paths(columns)
         # Levels that are not stored have no ids; their place in the table tells them apart here.
         columns |= {"id": shown, "parent": np.full(len(shown), -1)}
         columns["probability"] = np.full(len(shown), np.nan)
@@ -190,7 +249,7 @@ def _played_frames(
 
 
 def _updates_at(run: LoggedRun, cycle: int) -> int:
-    curves = run.curves(())
+    curves = run.metrics
     known = np.isfinite(curves["cycle"]) & np.isfinite(curves["updates"])
     if not known.any():
         return 0

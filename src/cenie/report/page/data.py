@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import cenie
+from cenie.envs.suite_files import is_file_suite
 from cenie.report import stats
 from cenie.report.appearance import colours, group_title
 from cenie.report.comparable import comparability
@@ -14,7 +15,7 @@ from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_dat
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.runs import Group, LoggedRun
-from cenie.run.directory import RunDirectoryError, flat
+from cenie.run.directory import flat
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
@@ -35,13 +36,13 @@ class Limits:
     """Levels of one run at one moment."""
     pictures: int = 1600
     """Pictures of levels in all."""
-    picture_bytes: int = 2_200_000
+    picture_bytes: int = 1_750_000
     filmed: int = 4
     """Runs whose students are filmed, for which each has to be loaded."""
     films: int = 48
     """Episodes on stored levels in all; each run that is shown also has some on held-out levels."""
     suite_films: int = 12
-    film_bytes: int = 3_600_000
+    film_bytes: int = 2_900_000
 
 
 LIMITS = Limits()
@@ -210,7 +211,7 @@ def _curriculum(
     run: LoggedRun, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
 ) -> dict[str, Any] | None:
     """The level buffer of a run over training, with pictures if there is a studio."""
-    curriculum = read_curriculum(run, share.levels(min(_snapshot_count(run), MOST_FRAMES)))
+    curriculum = read_curriculum(run, share.levels(min(len(run.snapshots), MOST_FRAMES)))
     problems += curriculum.problems
     data = curriculum_data(curriculum)
     if data is None and studio is None:
@@ -239,20 +240,13 @@ def _draw(
             data["noFilms"] = "no episodes of this run: a page has those of a few runs only"
             return
         data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
-        data["suite"] = run.suites[0] if run.suites else None
+        data["suite"] = next((suite for suite in run.suites if not is_file_suite(suite)), None)
         if data["suite"] is not None:
             studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
             data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
     except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
         missing = "episodes" if data["pictures"] else "pictures or episodes"
         data["noFilms"] = f"no {missing}: {error}"
-
-
-def _snapshot_count(run: LoggedRun) -> int:
-    try:
-        return len(run.snapshots)
-    except RunDirectoryError:
-        return 0
 
 
 def _left_out(curricula: list[dict[str, Any]], studio: "Studio | None") -> list[str]:

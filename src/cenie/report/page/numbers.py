@@ -8,10 +8,16 @@ DIGITS = 4
 
 
 def short(values: Any) -> list[Any]:
-    """Numbers with few digits; those that are not finite, which JSON does not have, become None."""
+    """Numbers with few digits; those that are not finite, which JSON does not have, become None.
+
+    Where all are whole, as counts are, they keep their digits.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "biu":
         return array.astype(int).tolist()
+    known = np.isfinite(array)
+    if np.all(np.abs(array[known]) < 2**53) and np.all(array[known] == np.round(array[known])):
+        return [int(value) if is_known else None for value, is_known in zip(array.tolist(), known.tolist())]
     return [one(value) for value in array.tolist()]
 
 

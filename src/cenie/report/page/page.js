@@ -10,7 +10,14 @@
   const isDark = window.matchMedia("(prefers-color-scheme: dark)");
   const isTouch = window.matchMedia("(pointer: coarse)");
   const isNarrow = window.matchMedia("(max-width: 860px)");
-  let data = JSON.parse(byId("data").textContent);
+  let data = null;
+
+  /* The page holds its data compressed; browsers unpack it, since 2023 all of them. */
+  async function unpacked(text) {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(stream).text());
+  }
 
   /* What the reader has chosen; it survives new data. */
   const chosen = { curriculum: null, x: null, y: null, colour: null, moment: null, level: null, suite: 0, curveX: "updates", statistic: "IQM", metric: null, hidden: new Set() };
@@ -171,7 +178,7 @@
   function range(made, name) {
     let low = Infinity, high = -Infinity;
     for (const frame of made.frames) for (const value of column(made, frame, name)) {
-      if (value === null) continue;
+      if (value === null || value === undefined) continue;
       low = Math.min(low, value); high = Math.max(high, value);
     }
     if (!(low <= high)) return { low: 0, high: 1 };
@@ -210,18 +217,29 @@
     drawCard(false);
   }
 
+  /* How many levels have no value of what is chosen: a dot without a place is not drawn, one without a colour is grey. */
+  function missingText(made, values) {
+    const count = (axis) => values[axis].filter((value) => value === null).length;
+    const name = (axis) => shortTitle(columnTitle(made, chosen[axis]));
+    const levels = (many) => `${number(many)} of ${number(values.x.length)} levels`;
+    const found = [];
+    for (const axis of chosen.x === chosen.y ? ["x"] : ["x", "y"]) if (count(axis)) found.push(`${levels(count(axis))} are not drawn: no ${name(axis)} is known of them.`);
+    if (count("colour") && !["x", "y"].some((axis) => chosen[axis] === chosen.colour)) found.push(`${levels(count("colour"))} are grey: no ${name("colour")} is known of them.`);
+    return found.join(" ");
+  }
+
   function drawMoment() {
     const made = curriculum(), frame = made.frames[chosen.moment];
     const [x, y, colour] = ["x", "y", "colour"].map((axis) => column(made, frame, chosen[axis]));
     const chances = frame.values.probability ?? [];
     const most = Math.max(1e-12, ...chances.filter((value) => value !== null));
     const filmed = frame.levels.map((at) => made.ids[at] in made.films);
-    const shades = range(made, chosen.colour), ink = colourOf("--ink"), scale = SCALES[isDark.matches ? "dark" : "light"];
+    const missing = colourOf("--missing"), shades = range(made, chosen.colour), ink = colourOf("--ink"), scale = SCALES[isDark.matches ? "dark" : "light"];
     const dots = {
       type: "scatter", mode: "markers", x, y, hoverinfo: "none", ids: frame.levels.map(String), cliponaxis: false,
       marker: {
         size: frame.levels.map((_, place) => 6 + 12 * Math.sqrt((chances[place] ?? 0) / most)),
-        color: colour.map((value) => value ?? shades.low), cmin: shades.low, cmax: shades.high > shades.low ? shades.high : shades.low + 1,
+        color: colour.map((value) => value ?? missing), cmin: shades.low, cmax: shades.high > shades.low ? shades.high : shades.low + 1,
         colorscale: scale.map((shade, at) => [at / (scale.length - 1), shade]),
         opacity: 0.85,
         line: { color: ink, width: filmed.map((has) => (has ? 1.8 : 0)) },
@@ -238,6 +256,7 @@
     }), SETTINGS);
     fill(byId("scale"), make("span", {}, `${shortTitle(columnTitle(made, chosen.colour))}: ${number(shades.low)}`),
       make("span", { class: "scale-bar", style: { background: `linear-gradient(90deg, ${scale.join(", ")})` } }), make("span", {}, number(shades.high)));
+    byId("missing").textContent = missingText(made, { x, y, colour });
     const shown = frame.levels.length < frame.total ? `${number(frame.levels.length)} of ${number(frame.total)} levels shown` : `${number(frame.total)} levels`;
     const text = `After ${number(frame.updates)} updates (cycle ${number(frame.cycle)}): ${shown}`;
     byId("time-label").textContent = text;
@@ -665,8 +684,12 @@
     window.setTimeout(ask, POLL);
   }
 
-  drawAll();
-  stopTime();
-  listen();
-  if (data.live) follow();
+  function begin(found) {
+    data = found;
+    drawAll();
+    stopTime();
+    listen();
+    if (data.live) follow();
+  }
+  unpacked(byId("data").textContent).then(begin, (error) => warn(`This browser cannot read the data of the page: ${error}`));
 })();

@@ -5,7 +5,7 @@ Drawing needs the domain, and so JAX; without it the page has no pictures.
 
 import base64
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from PIL import Image
 
 from cenie.compilation import kept_programs
 from cenie.envs.base import Domain
+from cenie.envs.domains import DomainEntry
 from cenie.report import films, scenes
 from cenie.report.page.curriculum import Curriculum
 from cenie.report.page.numbers import one
@@ -61,8 +62,15 @@ class Studio:
     What was drawn is kept, so that a page which is made again and again draws only what is new.
     """
 
-    def __init__(self, picture_bytes: int, film_bytes: int, interrupted: Callable[[], bool] = lambda: False):
+    def __init__(
+        self,
+        picture_bytes: int,
+        film_bytes: int,
+        interrupted: Callable[[], bool],
+        domains: Mapping[str, DomainEntry],
+    ):
         self._limits, self._interrupted = (picture_bytes, film_bytes), interrupted
+        self._domains = domains
         self._opened: dict[Path, tuple[int, Run]] = {}
         self._drawn: dict[tuple[Path, str], str] = {}
         self._filmed: dict[tuple[Path, int, str], dict[str, Any]] = {}
@@ -113,7 +121,8 @@ class Studio:
         newest = max(stamps, default=0)
         known = self._opened.get(run.path)
         if known is None or known[0] != newest:
-            self._opened[run.path] = newest, films.open_for_pictures(run.path, load_config(run.files.config))
+            config = load_config(run.files.config, self._domains.get(run.domain))
+            self._opened[run.path] = newest, films.open_for_pictures(run.path, config)
             self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
         return self._opened[run.path]
 
@@ -204,7 +213,7 @@ def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
     image = _image(picture)
     few = _is_drawing(image)
     content = io.BytesIO()
-    image.save(content, "WEBP", lossless=few, quality=20 if few else 45, method=1 if few else 3)
+    image.save(content, "WEBP", lossless=few, quality=20 if few else 30, method=1 if few else 6)
     return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 

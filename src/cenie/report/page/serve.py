@@ -7,6 +7,7 @@ from elsewhere cannot ask in its reader's stead under a name of its own (DNS reb
 
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class Watched:
             opened = open_runs(self._paths)
             groups = group_runs(opened.runs)
             data = page_data(groups, skipped=opened.skipped, studio=studio, limits=self._limits)
+            json_for_html(data)  # What cannot be sent is found here, where the page of before can stay.
         except Exception as error:  # The run goes on, and so does whoever watches it.
             problem = f"The page could not be made anew: {error}"
             data = dict(self._published.data) or page_data([], skipped=[problem])
@@ -77,6 +79,14 @@ class Watched:
             self._published = Published({**data, "live": True, "revision": number + 1}, problem)
         self._seen = seen
         return True
+
+
+def _path_of(target: str) -> str:
+    """The path that a request names; an empty one if it names none."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return ""
 
 
 def _fingerprint(path: Path) -> tuple[Any, ...]:
@@ -100,13 +110,22 @@ def open_server(published: Callable[[], Published], port: int = 0) -> http.serve
     class Handler(_Handler):
         current = staticmethod(published)
 
-    server = http.server.ThreadingHTTPServer((LOOPBACK, port), Handler)
-    server.daemon_threads = True
-    return server
+    return _Server((LOOPBACK, port), Handler)
 
 
 def address_of(server: http.server.ThreadingHTTPServer) -> str:
     return f"http://{LOOPBACK}:{server.server_address[1]}/"
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """Serves each browser in a thread of its own, which ends with the program."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that has left before its answer was complete: readers do that."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -121,7 +140,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not self._is_asked_by_a_known_name():
             self._answer(403, "text/plain", b"this server answers to names of its own machine only\n")
             return
-        published, path = self.current(), urlsplit(self.path).path
+        published, path = self.current(), _path_of(self.path)
         if path == "/":
             self._answer(200, "text/html", page_html(published.data).encode())
         elif path == "/data.json":

@@ -1,8 +1,8 @@
 """The page as one file: template, style, program, plotting library and data put together. Loads no JAX.
 
-The data comes from run directories, which may come from anyone. It goes into the page as JSON in which no
-character has a meaning in HTML; the program shows it as text, never as markup; and the page's own policy lets
-a browser run these very scripts and nothing else, and ask nobody for anything.
+The data comes from run directories, which may come from anyone. It goes into the page as compressed JSON, of
+whose letters none has a meaning in HTML; the program shows it as text, never as markup; and the page's own
+policy lets a browser run these very scripts and nothing else, and ask nobody for anything.
 """
 
 import base64
@@ -10,10 +10,12 @@ import hashlib
 import importlib.resources
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cenie.envs.domains import DomainEntry
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
 from cenie.run.durable import replace_file
@@ -33,26 +35,32 @@ def write_page(
     pictures: bool = True,
     limits: Limits = LIMITS,
     stratified: bool = False,
+    domains: Mapping[str, DomainEntry] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write the page of groups of runs to a file, which is returned.
 
     `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
     episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
-    `stratified` asks for rliable's intervals.
+    `stratified` asks for rliable's intervals. `domains` are those of the user's own by their names: none is
+    imported because a file names it.
     """
     check_installed(pictures)
-    studio = open_studio(limits) if pictures else None
+    studio = open_studio(limits, domains=domains) if pictures else None
     data = page_data(groups, skipped=skipped, studio=studio, limits=limits, stratified=stratified, say=say)
     replace_file(out, page_html(data).encode())
     return out
 
 
-def open_studio(limits: Limits = LIMITS, interrupted: Callable[[], bool] = lambda: False) -> "Studio":
+def open_studio(
+    limits: Limits = LIMITS,
+    interrupted: Callable[[], bool] = lambda: False,
+    domains: Mapping[str, DomainEntry] | None = None,
+) -> "Studio":
     """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
     from cenie.report.page.pictures import Studio
 
-    return Studio(limits.picture_bytes, limits.film_bytes, interrupted)
+    return Studio(limits.picture_bytes, limits.film_bytes, interrupted, domains or {})
 
 
 def check_installed(pictures: bool = True) -> None:
@@ -75,7 +83,7 @@ def page_html(data: dict[str, Any]) -> str:
     parts = {
         "POLICY": policy,
         "STYLE": _part("page.css"),
-        "DATA": json_for_html(data),
+        "DATA": packed(data),
         "PLOTLY": plotting,
         "PROGRAM": program,
     }
@@ -90,6 +98,11 @@ def json_for_html(data: Any) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def packed(data: Any) -> str:
+    """The JSON as a page holds it: compressed, half as long, and of letters that mean nothing in HTML."""
+    return base64.b64encode(zlib.compress(json_for_html(data).encode(), 6)).decode()
 
 
 def plotly_source() -> str:
