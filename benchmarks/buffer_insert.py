@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxued.level_sampler import LevelSampler
 
-from cenie.teach import buffer
-from cenie.teach.config import ReplayConfig
+from cenie.replay import buffer
+from cenie.replay.config import ReplayConfig
 
 BATCH = 32
 ROUNDS = 20

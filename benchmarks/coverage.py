@@ -34,12 +34,12 @@ from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.mixture import Rules, fit_sizes
+from cenie.novelty.em import Rules, fit_sizes
 from cenie.novelty.silhouette import silhouettes
+from cenie.records import Level
 from cenie.student.features import state_action_features
 from cenie.student.ppo import StudentState, learn
 from cenie.student.rollout import collect
-from cenie.types import Level
 
 DEFAULT = MixtureConfig()
 EXACT = MixtureConfig(silhouette_rows=None, max_points=None, screening_steps=None)

@@ -28,20 +28,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.novelty import coverage, kmeans, mixture
+from cenie.experiment.build import build, place
+from cenie.experiment.presets import preset
+from cenie.methods.cenie import CenieNovelty
+from cenie.novelty import coverage, em, kmeans
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.selection import sizes_of
+from cenie.novelty.gmm import sizes_of
 from cenie.novelty.silhouette import silhouettes
-from cenie.run.build import build, place
-from cenie.run.compiled import CompiledCycles
-from cenie.run.presets import preset
+from cenie.replay.buffer import BufferState, Remembered, levels_at
 from cenie.student.features import state_action_features
 from cenie.student.ppo import learn
-from cenie.teach.buffer import BufferState, Remembered, levels_at
-from cenie.teach.cenie import CenieNovelty
 from cenie.teach.curriculum import REPLAY
 from cenie.teach.cycle import Setup, TrainState, cycle, init, play
 from cenie.teach.novelty import Experience
+from cenie.xla.parts import CompiledCycles
 
 EXACT = {"silhouette_rows": None, "screening_steps": None}
 MODES: dict[str, dict[str, Any]] = {"default": {}, "exact": EXACT}
@@ -128,9 +128,9 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     def labelled(window: coverage.CoverageState) -> tuple[jax.Array, jax.Array]:
         points = window.points.reshape(-1, window.points.shape[-1])
         points = points[:: max(1, len(points) // (config.max_points or len(points)))]
-        rules = mixture.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
+        rules = em.Rules(config.covariance, config.reg, config.tolerance, config.max_iterations)
         everything = jnp.ones(len(points), bool)
-        return points, mixture.fit_sizes(key, points, everything, sizes=finalists_range, rules=rules).labels
+        return points, em.fit_sizes(key, points, everything, sizes=finalists_range, rules=rules).labels
 
     finalists_range = range(min(finalists), max(finalists) + 1)
     play_all = jax.jit(replayed)

@@ -12,12 +12,12 @@ import argparse
 import time
 from typing import Any
 
-from cenie.run.build import build, place
-from cenie.run.compiled import CompiledCycles
-from cenie.run.presets import preset
+from cenie.experiment.build import build, place
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS, ReplayTeacher, SflTeacher
 from cenie.settings import SettingsError
 from cenie.teach.cycle import init
-from cenie.teach.methods import METHODS, ReplayTeacher, SflTeacher
+from cenie.xla.parts import CompiledCycles
 
 MANY = 10**6
 

@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import spearmanr
 
+from cenie.experiment.build import build, place
+from cenie.experiment.presets import preset
+from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
-from cenie.run.build import build, place
-from cenie.run.compiled import CompiledCycles
-from cenie.run.presets import preset
-from cenie.teach.buffer import levels_at
-from cenie.teach.cenie import CenieNovelty
+from cenie.replay.buffer import levels_at
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, TrainState, init, play
+from cenie.xla.parts import CompiledCycles
 
 
 def replayed_novelty(setup: Setup, state: TrainState, key: Any) -> tuple[np.ndarray, np.ndarray]:

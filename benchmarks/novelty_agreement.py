@@ -22,16 +22,16 @@ from jaxtyping import Array
 
 from benchmarks.cycle_profile import CHANGES, EAGER, EXACT, states_before_replays
 from benchmarks.novelty_window import RANKED, rank_correlation
-from cenie.novelty import selection
+from cenie.experiment.build import build
+from cenie.experiment.presets import preset
+from cenie.methods.cenie import CenieNovelty
+from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.coverage import novelty
 from cenie.novelty.points import drawn
-from cenie.run.build import build
-from cenie.run.presets import preset
-from cenie.teach import buffer as buffers
-from cenie.teach.cenie import CenieNovelty
+from cenie.replay import buffer as buffers
+from cenie.replay.outcomes import Points
 from cenie.teach.cycle import Setup, TrainState, play
-from cenie.teach.played import Points
 
 
 def _screened(steps: int, candidates: int, margin: float) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def agreement(name: str, updates: int, refits: int, seed: int) -> dict[str, Any]
     def fits_of(mode: MixtureConfig, which: int) -> tuple[list[int], list[np.ndarray], float]:
         @jax.jit
         def fit(points: Array, valid: Array, key: Any) -> tuple[Array, Any]:
-            previous = selection.init(mode, points.shape[1])
-            fitted = selection.fit(mode, key, points, valid=valid, previous=previous)
+            previous = gmm.init(mode, points.shape[1])
+            fitted = gmm.fit(mode, key, points, valid=valid, previous=previous)
             return fitted.diagnostics["components"], fitted.model
 
         @jax.jit

@@ -22,15 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.cycle_profile import cpu_seconds
-from cenie.run.build import build
-from cenie.run.presets import preset
-from cenie.teach import buffer as buffers
-from cenie.teach.config import Exact, Sliced
+from cenie.experiment.build import build
+from cenie.experiment.presets import preset
+from cenie.methods.diplr import DiplrNovelty
+from cenie.methods.occupancy import SlicedTransport
+from cenie.replay import buffer as buffers
+from cenie.replay.config import Exact, Sliced
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, init, play
-from cenie.teach.diplr import DiplrNovelty
 from cenie.teach.novelty import ExaminingNovelty, Experience, Novelty
-from cenie.teach.occupancy import SlicedTransport
 
 BATCHES_PER_UPDATE = 2
 """Of PLR-perp at a replay probability of one half: a new one, and the one that is learned from."""

@@ -21,13 +21,13 @@ from jaxtyping import Array
 from scipy.stats import rankdata
 
 import cenie
+from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig
-from cenie.teach import buffer as buffers
+from cenie.replay import buffer as buffers
+from cenie.replay.outcomes import Points
 from cenie.teach import teacher
-from cenie.teach.cenie import CenieNovelty
 from cenie.teach.cycle import TrainState, play
-from cenie.teach.played import Points
 
 RANKED = 256
 

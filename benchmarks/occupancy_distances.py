@@ -23,13 +23,13 @@ import ot
 
 from benchmarks.cycle_profile import state_after
 from benchmarks.novelty_window import rank_correlation
-from cenie.run.build import build
-from cenie.run.presets import preset
-from cenie.teach import buffer as buffers
-from cenie.teach.config import Entropic, Exact, Sliced
+from cenie.experiment.build import build
+from cenie.experiment.presets import preset
+from cenie.methods.occupancy import transport_of
+from cenie.replay import buffer as buffers
+from cenie.replay.config import Entropic, Exact, Sliced
+from cenie.replay.outcomes import Points
 from cenie.teach.cycle import play
-from cenie.teach.occupancy import transport_of
-from cenie.teach.played import Points
 
 
 def points_of(domain: str, updates: int, levels: int, seed: int) -> Points:

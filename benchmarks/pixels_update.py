@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+from cenie.records import Rollout
 from cenie.spaces import Box
 from cenie.student import convolutions, networks
 from cenie.student.config import Pixels, PPOConfig, StudentConfig
 from cenie.student.networks import FrameStack, make_network
 from cenie.student.ppo import init_student, learn
-from cenie.types import Rollout
 
 LEVELS, STEPS, ACTIONS = 4, 125, 3
 EPOCHS = 2

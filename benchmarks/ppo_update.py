@@ -28,12 +28,12 @@ from cenie.envs.base import Domain
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
+from cenie.records import Level, Memory, Observation, Rollout
 from cenie.student.config import Bits, Lstm, PPOConfig, StudentConfig
 from cenie.student.lstm import LSTM
 from cenie.student.networks import Decision, Network, Recurrent, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
-from cenie.types import Level, Memory, Observation, Rollout
 
 CORES = len(os.sched_getaffinity(0))
 jax.config.update("jax_num_cpu_devices", CORES)

@@ -25,7 +25,7 @@ from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.generate import continuous_level
 from cenie.envs.reset import step_and_restart
-from cenie.run.devices import show_devices
+from cenie.xla.flags import show_devices
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tests.report.synthetic import evaluate_later, write_run
 
+from cenie.methods.table import METHODS
 from cenie.report.build import PAGE, write_report
-from cenie.report.desk import Options
-from cenie.run.devices import show_devices
-from cenie.teach.methods import METHODS
+from cenie.report.writer import Options
+from cenie.xla.flags import show_devices
 
 SECONDS, MEGABYTES = 60.0, 15.0
 SHARED = ("metrics.jsonl", "evaluations.csv", "levels.csv", "snapshots")

@@ -19,11 +19,11 @@ from jaxtyping import Array
 
 from benchmarks.cycle_profile import state_after
 from benchmarks.novelty_window import rank_correlation
-from cenie.run.build import build
-from cenie.run.presets import preset
-from cenie.teach import buffer as buffers
+from cenie.experiment.build import build
+from cenie.experiment.presets import preset
+from cenie.replay import buffer as buffers
+from cenie.replay.scores import SCORES, ScoreInputs
 from cenie.teach.cycle import play
-from cenie.teach.scores import SCORES, ScoreInputs
 
 
 def scores_of(names: list[str], updates: int, levels: int, seed: int) -> tuple[dict[str, Any], Any]:

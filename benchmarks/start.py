@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cenie.compilation import VARIABLE
+from cenie.xla.cache import VARIABLE
 
 COMMAND = "import sys; from cenie.command.entry import main; sys.argv[0] = 'cenie'; main()"
 PATIENCE = 600.0
@@ -86,19 +86,19 @@ class Clock:
 def measure_parts(method: str, preset: str) -> None:
     """The parts one after another, though a run does some of them at the same time."""
     clock = Clock()
-    from cenie.run.devices import prepare_devices
-    from cenie.run.presets import preset as read_preset
+    from cenie.experiment.presets import preset as read_preset
+    from cenie.xla.flags import prepare_devices
 
     config = read_preset("maze", method, preset)
     prepare_devices(config)
     clock("settings")
     import jax
 
-    from cenie.compilation import kept_programs
-    from cenie.run.build import build, place
-    from cenie.run.compiled import CompiledCycles, program_settings
-    from cenie.run.evaluate import evaluate
+    from cenie.experiment.build import build, place
+    from cenie.experiment.evaluate import evaluate
     from cenie.teach.cycle import init
+    from cenie.xla.cache import kept_programs
+    from cenie.xla.parts import CompiledCycles, program_settings
 
     clock("imports")
     with kept_programs() as programs:

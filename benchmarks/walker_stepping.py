@@ -26,7 +26,7 @@ from cenie.envs.reset import step_and_restart
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker
 from cenie.envs.walker.level import WalkerLevel
-from cenie.run.devices import show_devices
+from cenie.xla.flags import show_devices
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

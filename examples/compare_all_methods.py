@@ -22,7 +22,7 @@ import numpy as np
 
 import cenie
 from cenie.command.sweep import PROGRAM
-from cenie.teach.methods import METHODS
+from cenie.methods.table import METHODS
 from does_novelty_help import interval, with_kept
 
 CHECKPOINTS = 5

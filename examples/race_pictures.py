@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 import cenie
-from cenie.envs.pictures import gif_bytes, png_bytes, sheet
+from cenie.envs.images import gif_bytes, png_bytes, sheet
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.domain import racing_domain
 from cenie.envs.racing.driver import plan, pursue

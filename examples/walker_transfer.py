@@ -20,11 +20,11 @@ import numpy as np
 import cenie
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.domain import walker_domain
-from cenie.run.evaluate import play_once
-from cenie.run.presets import preset
+from cenie.experiment.evaluate import play_once
+from cenie.experiment.presets import preset
+from cenie.records import Rollout
 from cenie.student.networks import make_network
 from cenie.student.ppo import init_student, learn
-from cenie.types import Rollout
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Box2D's binding warns while it is imported

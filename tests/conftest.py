@@ -47,7 +47,7 @@ def restore_flags() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def learn_without_fusion_emitters() -> None:
     """Learning asks for them, whatever the flags say. What tests start as processes of their own has them."""
-    from cenie.run import compiled  # not above: types are checked in what is imported from now on
+    from cenie.xla import parts as compiled  # not above: types are checked in what is imported from now on
 
     compiled.PARTS["learn_turn"] = {}
 
@@ -85,7 +85,7 @@ def resident_bytes() -> int:
 def forget_programs() -> None:
     import jax  # it must not be loaded before the flags are set
 
-    from cenie.compilation import give_back_memory
+    from cenie.xla.cache import give_back_memory
 
     jax.clear_caches()
     gc.collect()

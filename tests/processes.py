@@ -18,11 +18,10 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from cenie import devices
-from cenie.run import compiled
-from cenie.run.directory import RunDirectory
-from cenie.run.progress import Progress
-from cenie.run.train import train
+from cenie.rundir.files import RunDirectory
+from cenie.train.loop import train
+from cenie.train.progress import Progress
+from cenie.xla import devices, parts
 from tests.tiny import tiny
 
 
@@ -38,7 +37,7 @@ def split() -> None:
 
 
 def run(directory: str, resume: bool) -> None:
-    compiled.PARTS["learn_turn"] = {}  # as the process of the tests has it, for the same bits
+    parts.PARTS["learn_turn"] = {}  # as the process of the tests has it, for the same bits
     config = tiny("plr-robust", run__devices=2, updates=4 if resume else 2)
     with Progress(Console(), config.updates) as progress:
         assert train(config, RunDirectory(Path(directory)), progress, resume=resume)

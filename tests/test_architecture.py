@@ -19,7 +19,7 @@ import cenie
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted((SOURCE / "cenie").rglob("*.py"))
 
-SHARED = {"cenie.types", "cenie.settings", "cenie.spaces", "cenie.devices"}
+SHARED = {"cenie.records", "cenie.settings", "cenie.spaces", "cenie.xla.devices"}
 RUN_READERS = (
     "build",
     "config",
@@ -44,12 +44,12 @@ ALLOWED: dict[str, set[str]] = {
     "cenie.lazy": set(),
     "cenie.public": SHARED
     | {f"cenie.{room}" for room in ("envs", "student", "novelty", "teach", "run", "report", "bridges")},
-    "cenie.types": set(),
+    "cenie.records": set(),
     "cenie.settings": set(),
-    "cenie.devices": set(),
-    "cenie.compilation": set(),
+    "cenie.xla.devices": set(),
+    "cenie.xla.cache": set(),
     "cenie.spaces": set(),
-    "cenie.novelty": {"cenie.compilation", "cenie.devices", "cenie.lazy", "cenie.settings"},
+    "cenie.novelty": {"cenie.xla.cache", "cenie.xla.devices", "cenie.lazy", "cenie.settings"},
     "cenie.envs": SHARED,
     "cenie.student": SHARED,
     "cenie.teach": SHARED | {"cenie.envs", "cenie.student", "cenie.novelty"},
@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     | {f"cenie.{room}" for room in ("compilation", "envs", "student", "novelty", "teach")},
     # What a run has written, its readers, and the domain with which its levels are drawn and played.
     "cenie.report": SHARED
-    | {"cenie.lazy", "cenie.compilation"}
+    | {"cenie.lazy", "cenie.xla.cache"}
     | {"cenie.envs", "cenie.student", "cenie.teach"}
     | {f"cenie.run.{module}" for module in RUN_READERS},
     "cenie.command": SHARED
@@ -67,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """What each room may import of the library, besides itself and the version in `cenie`."""
 
-EDGES = {"cenie.compilation", "cenie.run", "cenie.report", "cenie.bridges", "cenie.command"}
+EDGES = {"cenie.xla.cache", "cenie.run", "cenie.report", "cenie.bridges", "cenie.command"}
 """What touches files, clocks and terminals."""
 
 NOVELTY_NEEDS = {"jax", "jaxlib", "numpy"}
@@ -81,26 +81,26 @@ TOUCHES_FILES = {"cenie.novelty.estimator"}
 
 WITHOUT_JAX = (
     "cenie.settings",
-    "cenie.compilation",
+    "cenie.xla.cache",
     "cenie.spaces",
-    "cenie.run.config",
-    "cenie.run.continuation",
-    "cenie.run.devices",
-    "cenie.run.start",
-    "cenie.run.presets",
-    "cenie.run.directory",
-    "cenie.run.durable",
-    "cenie.run.memory",
-    "cenie.run.manifest",
-    "cenie.run.metrics",
-    "cenie.run.output",
-    "cenie.run.records",
-    "cenie.run.signals",
-    "cenie.run.sinks",
-    "cenie.run.worst",
+    "cenie.experiment.config",
+    "cenie.rundir.resume",
+    "cenie.xla.flags",
+    "cenie.train.preflight",
+    "cenie.experiment.presets",
+    "cenie.rundir.files",
+    "cenie.durable",
+    "cenie.experiment.memory",
+    "cenie.rundir.manifest",
+    "cenie.rundir.metrics",
+    "cenie.train.streams",
+    "cenie.rundir.levels",
+    "cenie.train.signals",
+    "cenie.train.sinks",
+    "cenie.rundir.worst",
     "cenie.command.cli",
     "cenie.command.entry",
-    "cenie.report.drawings",
+    "cenie.report.level_files",
     "cenie.report.page.serve",
     "cenie.report.page.write",
     "cenie.report.runs",
@@ -195,7 +195,7 @@ def heavy_chain(module: str, seen: set[str]) -> list[str] | None:
 
 
 def test_the_package_is_found() -> None:
-    assert {"cenie", "cenie.types", "cenie.settings", "cenie.run.checkpoint"} <= MODULES.keys()
+    assert {"cenie", "cenie.records", "cenie.settings", "cenie.rundir.checkpoint"} <= MODULES.keys()
 
 
 def offenders(modules: Iterable[str], found: Callable[[str, str], Collection[str]]) -> dict[str, list[str]]:
@@ -209,7 +209,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_novelty_stands_alone() -> None:
-    alone = {"cenie.novelty", "cenie.compilation", "cenie.devices", "cenie.settings"}
+    alone = {"cenie.novelty", "cenie.xla.cache", "cenie.xla.devices", "cenie.settings"}
     rooms = [name for name in MODULES if is_within(name, alone)]
     assert offenders(rooms, lambda module, text: foreign_imports(module, text) - NOVELTY_NEEDS) == {}
 
@@ -218,7 +218,7 @@ def test_novelty_loads_nothing_else_of_the_library() -> None:
     rooms = sorted(name for name in MODULES if is_within(name, {"cenie.novelty"}))
     code = f"import sys, {', '.join(rooms)}; print(*(m for m in sys.modules if m.startswith('cenie.')))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    shared = {"cenie.compilation", "cenie.devices", "cenie.lazy", "cenie.settings"}
+    shared = {"cenie.xla.cache", "cenie.xla.devices", "cenie.lazy", "cenie.settings"}
     assert set(result.stdout.split()) == {*rooms, *shared}
 
 
@@ -276,7 +276,8 @@ def test_every_public_name_is_where_the_front_door_says() -> None:
 def test_a_room_is_loaded_without_what_is_public() -> None:
     code = (
         "import sys, cenie; from cenie import settings; import cenie.novelty; cenie.__version__; "
-        "print(*sys.modules); print(*dir(cenie)); import jax; cenie.run.config; from cenie import *; Domain"
+        "print(*sys.modules); print(*dir(cenie)); "
+        "import jax; cenie.experiment.config; from cenie import *; Domain"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded, names = result.stdout.splitlines()
@@ -455,18 +456,18 @@ def test_a_short_signature_is_accepted(line: str) -> None:
     ("module", "line"),
     [
         ("cenie.envs.maze.level", "from cenie.student import ppo"),
-        ("cenie.envs.maze.level", "from cenie.run.checkpoint import save"),
+        ("cenie.envs.maze.level", "from cenie.rundir.checkpoint import save"),
         ("cenie.student.ppo", "import cenie.envs.base"),
         ("cenie.student.ppo", "def f():\n    from cenie.teach import cycle"),
-        ("cenie.novelty.mixture", "from cenie.types import Level"),
-        ("cenie.novelty.mixture", "from cenie import types"),
-        ("cenie.novelty.mixture", "from ..types import Level"),
+        ("cenie.novelty.em", "from cenie.records import Level"),
+        ("cenie.novelty.em", "from cenie import types"),
+        ("cenie.novelty.em", "from ..types import Level"),
         ("cenie.teach.cycle", "from cenie.run import config"),
-        ("cenie.report.page", "from cenie.run.train import train"),
+        ("cenie.report.page", "from cenie.train.loop import train"),
         ("cenie.report.page", "from cenie.command.options import parse"),
-        ("cenie.run.train", "from cenie.report import page"),
-        ("cenie.run.train", "from cenie.command import cli"),
-        ("cenie.types", "from cenie.envs import base"),
+        ("cenie.train.loop", "from cenie.report import page"),
+        ("cenie.train.loop", "from cenie.command import cli"),
+        ("cenie.records", "from cenie.envs import base"),
         ("cenie.utils", ""),
     ],
 )
@@ -477,10 +478,10 @@ def test_a_wrong_import_is_found(module: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("cenie.envs.maze.level", "from cenie.types import Level\nfrom cenie.envs.base import Domain"),
+        ("cenie.envs.maze.level", "from cenie.records import Level\nfrom cenie.envs.base import Domain"),
         ("cenie.teach.cycle", "from cenie.envs import base\nimport cenie.student.ppo"),
-        ("cenie.run.train", "from cenie.teach import cycle\nfrom cenie import __version__"),
-        ("cenie.novelty.mixture", "import jax\nimport numpy as np\nfrom cenie.novelty import kmeans"),
+        ("cenie.train.loop", "from cenie.teach import cycle\nfrom cenie import __version__"),
+        ("cenie.novelty.em", "import jax\nimport numpy as np\nfrom cenie.novelty import kmeans"),
     ],
 )
 def test_a_right_import_is_accepted(module: str, line: str) -> None:
@@ -489,7 +490,7 @@ def test_a_right_import_is_accepted(module: str, line: str) -> None:
 
 @pytest.mark.parametrize("line", ["import equinox", "from jaxtyping import Array", "import scipy.linalg"])
 def test_a_foreign_import_is_found(line: str) -> None:
-    assert not foreign_imports("cenie.novelty.mixture", f"import math, jax\n{line}") <= NOVELTY_NEEDS
+    assert not foreign_imports("cenie.novelty.em", f"import math, jax\n{line}") <= NOVELTY_NEEDS
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from cenie.envs.racing.circuits import LIMITS, f1_circuit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.track import HALF_WIDTH
-from cenie.run.config import config_type, find_domain_and_method
-from cenie.run.presets import preset
+from cenie.experiment.config import config_type, find_domain_and_method
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 from cenie.spaces import Box
-from cenie.teach.methods import METHODS
 from tests.envs.racing.test_circuits import BENCHMARK
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "decisions.md").read_text()

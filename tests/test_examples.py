@@ -14,7 +14,7 @@ import pytest
 import cenie
 from cenie.command import cli
 from cenie.envs.maze.level import make_level
-from cenie.teach.methods import METHODS
+from cenie.methods.table import METHODS
 from tests.envs.maze.oracle import fewest_actions, random_level_values
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -201,9 +201,9 @@ def test_all_methods_can_be_compared_at_equal_environment_steps(tmp_path, capsys
 
 def test_the_flat_plr_cenie_does_what_the_library_does():
     """The same decisions, stored levels and scores, and the same weights but for rounding."""
-    from cenie.run.build import build, place
-    from cenie.run.compiled import CompiledCycles
+    from cenie.experiment.build import build, place
     from cenie.teach.cycle import init
+    from cenie.xla.parts import CompiledCycles
     from tests.tiny import tiny
 
     settings = {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cenie.teach.methods import METHODS
+from cenie.methods.table import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")

@@ -9,7 +9,7 @@ import pytest
 from cenie.command import cli
 from cenie.command.options import parse, typed
 from cenie.envs.maze.formats import from_text
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files
 
 EXPECTED = {

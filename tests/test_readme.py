@@ -9,8 +9,8 @@ import pytest
 from cenie.command import cli
 from cenie.command.options import parse, typed
 from cenie.envs.domains import DOMAINS
-from cenie.run.presets import preset
-from cenie.teach.methods import METHODS
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

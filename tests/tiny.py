@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cenie.run.config import Config
-from cenie.run.presets import preset
-from cenie.teach.methods import METHODS
+from cenie.experiment.config import Config
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 
 SETTINGS = {
     "updates": 6,

@@ -19,23 +19,23 @@ from cenie.envs.base import (
 from cenie.envs.check import check_environment
 from cenie.envs.domains import DomainEntry
 from cenie.envs.parameters import Parameters, parameter_domain
-from cenie.run.build import Parts, build
-from cenie.run.compiled import cycle, cycles
-from cenie.run.config import Config
-from cenie.run.directory import RunDirectoryError
-from cenie.run.evaluate import evaluate, level_scores, solved_rates, suite_mean
-from cenie.run.library import load_run, preset, train
-from cenie.run.opened import Run
-from cenie.run.records import read_snapshot
+from cenie.experiment.build import Parts, build
+from cenie.experiment.config import Config
+from cenie.experiment.evaluate import evaluate, level_scores, solved_rates, suite_mean
+from cenie.records import Step
+from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.outcomes import Outcomes
+from cenie.replay.scores import Score, ScoreInputs, episode_mean
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.levels import read_snapshot
+from cenie.rundir.run import Run
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical, DiagonalGaussian
 from cenie.student.networks import Decision, Network
-from cenie.teach.buffer import BufferState, Remembered
 from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Experience, Novelty
-from cenie.teach.played import Outcomes
-from cenie.teach.scores import Score, ScoreInputs, episode_mean
 from cenie.teach.source import RandomSource, Source
-from cenie.types import Step
+from cenie.train.api import load_run, preset, train
+from cenie.xla.parts import cycle, cycles

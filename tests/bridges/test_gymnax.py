@@ -18,7 +18,7 @@ from cenie.bridges.gymnax import _adapter, from_gymnax, gymnax_domain, to_gymnax
 from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
-from cenie.run.evaluate import play_once
+from cenie.experiment.evaluate import play_once
 from cenie.spaces import Box, Discrete
 from cenie.student.config import Mlp
 from cenie.student.networks import make_network

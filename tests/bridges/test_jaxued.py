@@ -16,8 +16,8 @@ from jaxued.wrappers import AutoReplayWrapper
 from cenie.bridges.environment import as_level
 from cenie.bridges.jaxued import from_jaxued, level_weights, sample_replay_levels
 from cenie.envs.check import check_environment
+from cenie.replay.config import PriorityConfig
 from cenie.spaces import Box, Discrete
-from cenie.teach.config import PriorityConfig
 
 CAPACITY = 8
 

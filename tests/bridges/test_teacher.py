@@ -9,8 +9,8 @@ import pytest
 
 from cenie import Teacher, episode_mean
 from cenie.bridges.teacher import OFFERED
+from cenie.methods.table import METHODS
 from cenie.settings import SettingsError
-from cenie.teach.methods import METHODS
 from tests.teach.test_contract import count_compilations
 from tests.tensors import Tensor
 from tests.unchecked import unchecked

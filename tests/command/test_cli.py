@@ -10,16 +10,16 @@ import pytest
 
 from cenie import settings
 from cenie.command import options, train
-from cenie.command.answers import BAD_INPUT, OK, REFUSED
 from cenie.command.cli import run
+from cenie.command.exit_codes import BAD_INPUT, OK, REFUSED
 from cenie.command.options import parse
 from cenie.envs.domains import DOMAINS
-from cenie.run.config import load_config, read_config
-from cenie.run.directory import write_json
-from cenie.run.presets import preset
+from cenie.experiment.config import load_config, read_config
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
+from cenie.rundir.files import write_json
 from cenie.settings import SettingsError
 from cenie.student.config import Bits, Gru, Mlp
-from cenie.teach.methods import METHODS
 from tests.tiny import tiny
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from cenie import __version__
 from cenie.command import compare, sweep
-from cenie.command.answers import BAD_INPUT, FAILED, OK, REFUSED
 from cenie.command.cli import run
+from cenie.command.exit_codes import BAD_INPUT, FAILED, OK, REFUSED
 from cenie.command.sweep import Task, next_command, run_tasks, updates_of
-from cenie.run.directory import RunDirectory
-from cenie.run.played import Asked, write_record
+from cenie.rundir.asked import Asked, write_record
+from cenie.rundir.files import RunDirectory
 from tests.report.synthetic import evaluate_later, write_run
 from tests.tiny import tiny
 
@@ -295,8 +295,8 @@ def test_names_that_are_too_long_or_lose_letters_are_told_apart():
 PATIENT = """
 import sys, time
 from pathlib import Path
-from cenie.run.directory import RunDirectory, RunDirectoryError
-from cenie.run.signals import GracefulStop, end_with, leave_on_signals
+from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.train.signals import GracefulStop, end_with, leave_on_signals
 
 leave_on_signals()
 end_with(0)
@@ -428,7 +428,7 @@ def tiny_task(path: Path, updates: int) -> Task:
     """A run of seconds, of which a part is left whenever it is stopped."""
     config = tiny("plr", updates=updates, run__devices=1, run__checkpoint_every=2, run__evaluate_every=1000)
     from cenie import settings
-    from cenie.run.directory import flat
+    from cenie.rundir.files import flat
 
     data = dict(flat(settings.to_data(config)))
     options = [

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from cenie import settings
-from cenie.command.answers import BAD_INPUT, OK
 from cenie.command.cli import run
+from cenie.command.exit_codes import BAD_INPUT, OK
 from cenie.command.settings_text import settings_text, value_text, values_text
 from cenie.envs.domains import DOMAINS
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 from cenie.settings import Description, describe, setting
-from cenie.teach.methods import METHODS
 
 EACH = [(domain, method) for domain in DOMAINS for method in METHODS]
 FAMILIES = {type(method.settings): name for name, method in reversed(METHODS.items())}

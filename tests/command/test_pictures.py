@@ -12,8 +12,8 @@ from PIL import Image
 import cenie
 from cenie.command.cli import run as command
 from cenie.envs.domains import DOMAINS
-from cenie.report.drawings import read_drawing
 from cenie.report.films import PLAYED_AGAIN, shrunk
+from cenie.report.level_files import read_drawing
 from cenie.settings import SettingsError
 from tests.report.page.made import make_run
 from tests.tiny import tiny

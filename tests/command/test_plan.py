@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from cenie.command import compare
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
 from tests.pages import blocks
 
 COMMANDS = [

@@ -17,8 +17,8 @@ from cenie.envs.check import check_environment
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.design import MazeDesign, design_task
 from cenie.envs.maze.domain import maze_domain
+from cenie.records import Step
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import Step
 
 KEY = jax.random.key(0)
 LEVEL, OTHER = jnp.float32(0.3), jnp.float32(-0.4)
@@ -136,7 +136,7 @@ FAULTS = {
     "done at reset": "ends at its first step",
     "never ends": "goes on after max_steps",
     "solved too early": "solved is set in the middle",
-    "not a step": "must return a cenie.types.Step",
+    "not a step": "must return a cenie.records.Step",
     "level ignored": "level is ignored",
     "nothing prepared": "prepare returns no arrays",
     "unbatched prepare": "cannot be compiled",

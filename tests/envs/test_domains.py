@@ -12,10 +12,10 @@ import cenie.envs
 from cenie.envs.base import Domain
 from cenie.envs.domains import DOMAINS
 from cenie.envs.reset import step_only
-from cenie.run.build import build
-from cenie.run.presets import preset
+from cenie.experiment.build import build
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS, ReplayTeacher
 from cenie.spaces import Discrete
-from cenie.teach.methods import METHODS, ReplayTeacher
 
 FILES = {
     "__init__",

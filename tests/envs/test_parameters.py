@@ -12,8 +12,8 @@ from jaxtyping import Array
 
 from cenie.envs.base import Environment
 from cenie.envs.parameters import SMALL, Parameters, parameter_domain
+from cenie.records import Step
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import Step
 from tests.unchecked import unchecked
 
 UNCHECKED = unchecked("cenie.envs.parameters")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import ObservingEnvironment, step_and_restart, step_only
+from cenie.records import Step
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import Step
+from cenie.xla import devices
 from tests.teach.exchanges import exchanges_in_loops
 
 LEVELS = jnp.array([2, 3, 5], jnp.int32)

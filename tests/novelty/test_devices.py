@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from cenie.devices import level_mesh
+from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
-from cenie.teach.cenie import CenieNovelty
+from cenie.replay.outcomes import Points
 from cenie.teach.novelty import Experience
-from cenie.teach.played import Points
+from cenie.xla.devices import level_mesh
 
 MESH = level_mesh(2)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from cenie.novelty import pca, selection
+from cenie.novelty import gmm, pca
 from cenie.novelty.config import MixtureConfig
 
 KEY = jax.random.key(0)
@@ -40,11 +40,11 @@ def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
     """A full covariance does not care how the axes are turned."""
     config = MixtureConfig(components=(2, 3), covariance="full", pca_dimensions=9)
     points = jnp.asarray(stretched(1))
-    straight = jax.jit(selection.fit, static_argnums=0)(
-        config, KEY, points, valid=jnp.ones(200, bool), previous=selection.init(config, 5)
+    straight = jax.jit(gmm.fit, static_argnums=0)(
+        config, KEY, points, valid=jnp.ones(200, bool), previous=gmm.init(config, 5)
     ).model
     turned = fitted(config, np.asarray(points))
-    expected = selection.log_density(config, straight, points)
+    expected = gmm.log_density(config, straight, points)
     np.testing.assert_allclose(log_density(config, turned, points), expected, rtol=1e-2, atol=1e-2)
 
 

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 from sklearn.mixture import GaussianMixture
 
-from cenie.novelty import Coverage, mixture
+from cenie.novelty import Coverage, em
 from cenie.novelty.config import CovarianceName
-from cenie.novelty.mixture import Mixture
+from cenie.novelty.em import Mixture
 from cenie.novelty.silhouette import rough_silhouettes, silhouettes
 
 K, STEPS = 3, 12
@@ -30,12 +30,10 @@ def fit_sizes(
     reg: float,
     steps: int = STEPS,
     previous: Any = None,
-) -> mixture.Fits:
+) -> em.Fits:
     """Fits of so many steps, whether they have converged or not."""
-    rules = mixture.Rules(covariance, reg, -1.0, steps)
-    return mixture.fit_sizes(
-        KEY, points, jnp.ones(len(points), bool), sizes=sizes, rules=rules, previous=previous
-    )
+    rules = em.Rules(covariance, reg, -1.0, steps)
+    return em.fit_sizes(KEY, points, jnp.ones(len(points), bool), sizes=sizes, rules=rules, previous=previous)
 
 
 def clusters(seed: int, n: int, d: int, separation: float, columns: str) -> tuple[np.ndarray, np.ndarray]:
@@ -144,9 +142,9 @@ def test_densities_can_be_batched() -> None:
     points = jnp.asarray(clusters(0, 50, 2, 1e4, "plain")[0])
     fits = fit_sizes(points, range(K, K + 1), "diag", 1e-2)
     both = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf + 0.1]), fits.mixtures)
-    batched = jax.vmap(lambda chosen: mixture.log_density(chosen, points, "diag"))(both)
+    batched = jax.vmap(lambda chosen: em.log_density(chosen, points, "diag"))(both)
     for row in range(2):
-        alone = mixture.log_density(jax.tree.map(lambda leaf, row=row: leaf[row], both), points, "diag")
+        alone = em.log_density(jax.tree.map(lambda leaf, row=row: leaf[row], both), points, "diag")
         np.testing.assert_allclose(batched[row], alone, rtol=1e-6)
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from cenie import settings
-from cenie.run.directory import FORMAT, KINDS, RunDirectory, write_json
-from cenie.run.metrics import (
+from cenie.experiment.presets import preset
+from cenie.rundir.files import FORMAT, KINDS, RunDirectory, write_json
+from cenie.rundir.levels import Snapshots
+from cenie.rundir.metrics import (
     Evaluation,
     EvaluationRow,
     EvaluationTable,
@@ -15,8 +17,6 @@ from cenie.run.metrics import (
     LevelTable,
     write_evaluations,
 )
-from cenie.run.presets import preset
-from cenie.run.records import Snapshots
 
 LEVELS = {
     "cenie8": ("SixteenRooms", "Labyrinth", "Maze"),

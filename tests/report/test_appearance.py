@@ -1,8 +1,8 @@
 """A method looks the same in every figure, whatever else is in it."""
 
+from cenie.methods.table import METHODS
 from cenie.report.appearance import colours, group_title, method_title
 from cenie.report.runs import group_runs, open_runs
-from cenie.teach.methods import METHODS
 from tests.report.synthetic import write_run
 
 

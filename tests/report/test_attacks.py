@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cenie.report.build import write_report
-from cenie.report.desk import Options
 from cenie.report.page.data import page_data
 from cenie.report.page.write import json_for_html
 from cenie.report.runs import group_runs, open_runs
-from cenie.run.records import archive_bytes
+from cenie.report.writer import Options
+from cenie.rundir.levels import archive_bytes
 from tests.report.synthetic import evaluate_later, write_run
 
 FILES = (

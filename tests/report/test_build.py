@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from cenie.durable import WriteError
 from cenie.report import reference, stats, tables
 from cenie.report.build import write_report
 from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
 from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
-from cenie.report.desk import Desk, Options
 from cenie.report.page.data import page_data
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
-from cenie.run.directory import RunDirectoryError
-from cenie.run.durable import WriteError
-from cenie.run.metrics import Evaluation, EvaluationRow, write_evaluations
+from cenie.report.writer import Desk, Options
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.metrics import Evaluation, EvaluationRow, write_evaluations
 from tests.report.synthetic import evaluate_later, write_run
 
 QUICK = Options(pdf=False, points=120)

@@ -9,7 +9,7 @@ import pytest
 
 from cenie.report.comparable import comparability
 from cenie.report.runs import group_runs, open_run, open_runs, read_curves, read_played
-from cenie.run.directory import RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 from tests.report.synthetic import LEVELS, evaluate_later, write_run
 
 
@@ -27,7 +27,7 @@ def directory(tmp_path_factory):
 def test_reading_loads_no_jax(directory):
     code = (
         "import sys; from cenie.command.cli import run; from pathlib import Path; "
-        "from cenie.report.build import write_report; from cenie.report.desk import Options; "
+        "from cenie.report.build import write_report; from cenie.report.writer import Options; "
         "run(['report', '--help']); run(['cite', sys.argv[1]]); run(['report', 'nowhere']); "
         "options = Options(coverage=False, pictures=False, pdf=False); "
         "write_report([sys.argv[1]], Path(sys.argv[1], 'made'), options); "

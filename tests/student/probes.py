@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Environment
+from cenie.records import EnvState, Level, Observation, Step
 from cenie.spaces import Box, Discrete
-from cenie.types import EnvState, Level, Observation, Step
 
 TASKS = ("constant", "observe", "delay", "act", "match", "recall")
 

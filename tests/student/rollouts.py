@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.types import Rollout
+from cenie.records import Rollout
 
 
 def random_rollout(seed: int, n: int, t: int, actions: int = 3, **fields: Any) -> Rollout:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cenie.records import Rollout
 from cenie.student.advantage import gae
-from cenie.types import Rollout
 from tests.student.rollouts import random_rollout
 
 N, T = 3, 9

@@ -10,13 +10,13 @@ import pytest
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from cenie.records import Memory, Observation, Rollout
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
 from cenie.student.config import Conv, Lstm, Mlp, Pixels, PPOConfig, StudentConfig
 from cenie.student.convolutions import Convolution
 from cenie.student.networks import Decision, FrameStack, Network, make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
-from cenie.types import Memory, Observation, Rollout
 from tests.student.probes import View
 from tests.student.rollouts import random_rollout
 

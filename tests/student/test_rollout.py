@@ -9,11 +9,11 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.records import EnvState, Level, Observation, Rollout, Step
 from cenie.spaces import Box, Discrete
 from cenie.student.config import Bits, Lstm, Mlp
 from cenie.student.networks import make_network
 from cenie.student.rollout import collect
-from cenie.types import EnvState, Level, Observation, Rollout, Step
 from tests.student.probes import FAULTS, Faulty, View
 
 N, T = 4, 12

@@ -26,7 +26,7 @@ if __name__ == "__main__":
     import sys
 
     import tests.conftest  # noqa: F401, the flags must be those of the tests
-    from cenie.teach.methods import METHODS
+    from cenie.methods.table import METHODS
     from tests.teach.test_contract import Played
 
     found = {method: figures(Played(method).rows) for method in sys.argv[1:] or METHODS}

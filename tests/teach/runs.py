@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 
-from cenie.run.build import build, place
-from cenie.run.compiled import CompiledCycles
+from cenie.experiment.build import build, place
 from cenie.teach.cycle import init
+from cenie.xla.parts import CompiledCycles
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from cenie.envs.domains import DOMAINS
-from cenie.run.build import build, place
-from cenie.run.checkpoint import digest
-from cenie.run.compiled import CompiledCycles
+from cenie.experiment.build import build, place
+from cenie.methods.designer import DesignerSource
+from cenie.methods.table import METHODS
+from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init, state_shapes
-from cenie.teach.designer import DesignerSource
-from cenie.teach.methods import METHODS
-from cenie.teach.record import PointSample
+from cenie.teach.recording import PointSample
 from cenie.teach.source import PopulationSource
+from cenie.xla.parts import CompiledCycles
 from tests.teach import golden
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.teach.exchanges import exchanges, exchanges_in_loops

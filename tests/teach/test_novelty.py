@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cenie.experiment.build import build
+from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
-from cenie.run.build import build
-from cenie.run.checkpoint import digest
-from cenie.teach import teacher, weight
-from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Adaptive, Constant, Linear, PriorityConfig
+from cenie.replay import weight
+from cenie.replay.config import Adaptive, Constant, Linear, PriorityConfig
+from cenie.replay.outcomes import Points, evenly_spread, in_first_episode
+from cenie.rundir.checkpoint import digest
+from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
 from cenie.teach.cycle import play
 from cenie.teach.novelty import Experience, most_novel
-from cenie.teach.played import Points, evenly_spread, in_first_episode
 from tests.teach.runs import run
 from tests.tiny import tiny
 

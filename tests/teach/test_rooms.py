@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import cenie
-from cenie.run.build import build, place
-from cenie.run.checkpoint import digest
-from cenie.run.compiled import CompiledCycles
-from cenie.teach.buffer import Remembered
-from cenie.teach.config import Constant
+from cenie.experiment.build import build, place
+from cenie.replay.buffer import Remembered
+from cenie.replay.config import Constant
+from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import NEW, REPLAY, Curriculum
 from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
+from cenie.xla.parts import CompiledCycles
 from tests.tiny import tiny
 
 MANY_UPDATES = 1000

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.run.build import build, place
-from cenie.run.compiled import CompiledCycles
+from cenie.experiment.build import build, place
+from cenie.records import Advantages, Rollout
+from cenie.replay.config import ReplayConfig
+from cenie.replay.outcomes import Played, episode_outcomes
+from cenie.replay.scores import SCORES
 from cenie.teach import teacher
-from cenie.teach.config import ReplayConfig
 from cenie.teach.curriculum import (
     EDIT,
     NEW,
@@ -23,11 +25,9 @@ from cenie.teach.curriculum import (
     ranked_by,
 )
 from cenie.teach.cycle import init
-from cenie.teach.played import Played, episode_outcomes
-from cenie.teach.scores import SCORES
 from cenie.teach.source import RandomSource
 from cenie.teach.teacher import select_parents
-from cenie.types import Advantages, Rollout
+from cenie.xla.parts import CompiledCycles
 from tests.tiny import tiny
 
 MANY_UPDATES = 1000

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment
+from cenie.records import EnvState, Level, Observation, Step, strongly_typed
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import EnvState, Level, Observation, Step, strongly_typed
 
 LIMIT = "max_steps_in_episode"
 """What both projects call the time limit among the parameters of an environment."""

@@ -18,8 +18,8 @@ from cenie.bridges import environment as shared
 from cenie.bridges.environment import ForeignEnvironment, Solved, as_level
 from cenie.envs.base import Domain, Environment
 from cenie.envs.parameters import Parameters, Range, parameter_domain
+from cenie.records import EnvState, Level, Prepared
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import EnvState, Level, Prepared
 
 
 def from_gymnax(

@@ -17,9 +17,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cenie.bridges import environment as shared
 from cenie.bridges.environment import ForeignEnvironment, Solved, as_level
 from cenie.envs.base import Environment
-from cenie.teach import exact, priority
-from cenie.teach.config import PriorityConfig
-from cenie.types import EnvState, Level
+from cenie.records import EnvState, Level
+from cenie.replay import priority
+from cenie.replay.config import PriorityConfig
+from cenie.xla import exact
 
 Sampler = Mapping[str, Any]
 """jaxued's sampler: `levels`, `scores`, `timestamps`, `size`, `episode_count` and `levels_extra`."""

@@ -22,26 +22,26 @@ from numpy.typing import ArrayLike
 
 from cenie import settings as typed_settings
 from cenie.bridges.levels import LevelCodec
-from cenie.compilation import kept_programs
 from cenie.envs.base import Design
+from cenie.methods.cenie import CenieNovelty
+from cenie.methods.cenie_controls import ShuffledNovelty
+from cenie.methods.recipes import curriculum, named_columns
+from cenie.methods.table import METHODS, RandomTeacher, ReplayTeacher
+from cenie.methods.table import Teacher as TeacherSettings
 from cenie.novelty.tensors import from_tensor
-from cenie.run import checkpoint
-from cenie.run.watch import Watch
+from cenie.records import Rollout
+from cenie.replay.config import Epoet, Poet, ReplayConfig
+from cenie.replay.outcomes import Points
+from cenie.replay.scores import Score, ScoreInputs
+from cenie.rundir import checkpoint
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
-from cenie.teach.cenie import CenieNovelty
-from cenie.teach.config import Epoet, Poet, ReplayConfig
-from cenie.teach.controls import ShuffledNovelty
+from cenie.teach.buffer_view import stored_levels
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import apart
-from cenie.teach.methods import METHODS, RandomTeacher, ReplayTeacher
-from cenie.teach.methods import Teacher as TeacherSettings
-from cenie.teach.played import Points
-from cenie.teach.recipes import curriculum, named_columns
-from cenie.teach.scores import Score, ScoreInputs
-from cenie.teach.stored import stored_levels
-from cenie.types import Rollout
+from cenie.train.warnings import Watch
+from cenie.xla.cache import kept_programs
 
 PerStep = ArrayLike | Sequence[Any]
 """A number for each step of each level: an array of two axes, or a list of rows of any lengths. Tensors

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from cenie.command.answers import OK
+from cenie.command.exit_codes import OK
 from cenie.command.options import parse
 from cenie.report.citations import bibtex, reasons
 from cenie.report.runs import open_runs
-from cenie.run.directory import RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError
 
 USAGE = """\

@@ -2,21 +2,21 @@
 
 import sys
 
-from cenie.command.answers import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
 from cenie.command.cite import cite_command
 from cenie.command.compare import compare_command
 from cenie.command.evaluate import evaluate_command
+from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
 from cenie.command.gallery import gallery_command
+from cenie.command.help import USAGE
 from cenie.command.lists import domains_command, methods_command
 from cenie.command.play import play_command
 from cenie.command.report import report_command
 from cenie.command.train import train_command
-from cenie.command.usage import USAGE
 from cenie.command.watch import watch_command
-from cenie.run.directory import RunDirectoryError
-from cenie.run.durable import WriteError, explain, is_wrong_kind
-from cenie.run.output import printable
+from cenie.durable import WriteError, explain, is_wrong_kind
+from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError
+from cenie.train.streams import printable
 
 COMMANDS = {
     "train": train_command,

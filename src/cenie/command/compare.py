@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cenie import settings
-from cenie.command.answers import FAILED, OK, complain, say
+from cenie.command.exit_codes import FAILED, OK, complain, say
 from cenie.command.options import directory_option, let_import, parse, plain, typed
 from cenie.command.report import ReportRequest, check_installed, make_report, read_request
 from cenie.command.sweep import Outcome, Task, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
-from cenie.run.config import DECAY_SETTINGS, Config, evaluation_request, load_config
-from cenie.run.continuation import decays
-from cenie.run.devices import core_count
-from cenie.run.directory import RunDirectory, RunDirectoryError, differing_settings
-from cenie.run.output import printable
-from cenie.run.played import asked_for
-from cenie.run.presets import preset
-from cenie.run.start import start_problems
+from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request, load_config
+from cenie.experiment.presets import preset
+from cenie.rundir.asked import asked_for
+from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings
+from cenie.rundir.resume import decays
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.train.preflight import start_problems
+from cenie.train.streams import printable
+from cenie.xla.flags import core_count
 
 USAGE = """\
 cenie compare DOMAIN METHOD ... [--seeds N|A,B,...] [--out DIR] [--preset NAME] [--updates N]

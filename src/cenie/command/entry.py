@@ -3,8 +3,8 @@
 import gc
 import sys
 
-from cenie.run.output import flush_streams, guard_streams
-from cenie.run.signals import leave_on_signals
+from cenie.train.signals import leave_on_signals
+from cenie.train.streams import flush_streams, guard_streams
 
 
 def main() -> None:

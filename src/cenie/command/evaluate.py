@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from cenie.command.answers import OK
+from cenie.command.exit_codes import OK
 from cenie.command.opening import load_run_config
 from cenie.command.options import parse, plain
-from cenie.run.config import evaluation_request
-from cenie.run.devices import prepare_devices
-from cenie.run.directory import RunDirectory
-from cenie.run.start import check_evaluation
+from cenie.experiment.config import evaluation_request
+from cenie.rundir.files import RunDirectory
 from cenie.settings import Problem, SettingsError
+from cenie.train.preflight import check_evaluation
+from cenie.xla.flags import prepare_devices
 
 USAGE = """\
 cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
@@ -33,7 +33,7 @@ def evaluate_command(arguments: list[str]) -> int:
     request = evaluation_request(config, {key: plain(value) for key, value in options.items()})
     check_evaluation(config, directory, request)
     prepare_devices(config)
-    from cenie.run.evaluate_run import evaluate_run
+    from cenie.rundir.evaluate import evaluate_run
 
     evaluate_run(config, directory, request)
     return OK

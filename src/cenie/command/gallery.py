@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cenie import settings
-from cenie.command.answers import OK, say
+from cenie.command.exit_codes import OK, say
 from cenie.command.opening import load_run_config
 from cenie.command.options import let_import, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
+from cenie.durable import replace_file
 from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
-from cenie.report.drawings import Drawing, looks_like_file, read_drawing
-from cenie.run.config import Config
-from cenie.run.continuation import check_checkpoints
-from cenie.run.devices import show_devices
-from cenie.run.directory import RunDirectory, RunDirectoryError
-from cenie.run.durable import replace_file
+from cenie.experiment.config import Config
+from cenie.report.level_files import Drawing, looks_like_file, read_drawing
+from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.rundir.resume import check_checkpoints
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.xla.flags import show_devices
 
 if TYPE_CHECKING:
     from cenie.envs.base import Domain
-    from cenie.report.scenes import Scene
+    from cenie.report.shown_levels import Scene
 
 USAGE = """\
 cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [--seed S]
@@ -143,14 +143,14 @@ def _check(wanted: Wanted) -> None:
 
 def _drawn(wanted: Wanted) -> bytes:
     """The content of the file. Loads JAX."""
-    from cenie.compilation import kept_programs
-    from cenie.report import films, scenes
+    from cenie.report import films, shown_levels
+    from cenie.xla.cache import kept_programs
 
     run = None
     if wanted.run is not None and wanted.config is not None:
         run = films.open_for_pictures(wanted.run, wanted.config)
     domain = _default_domain(wanted.entry) if run is None else run.domain
-    renderer = scenes.renderer_of(domain)
+    renderer = shown_levels.renderer_of(domain)
     chosen, what = _scenes(domain, wanted)
     columns = wanted.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
     say(what)
@@ -177,7 +177,7 @@ def _default_domain(entry: DomainEntry) -> Any:
 
 def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":
     """The levels to draw, at least one, and what they are."""
-    from cenie.report import scenes
+    from cenie.report import shown_levels
 
     request, seed = wanted.request, wanted.request.seed
     suites = [request.suite] if request.suite else list(domain.suites)
@@ -185,17 +185,17 @@ def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":
         named = [_named(domain, wanted, level, suites) for level in wanted.levels]
         return named, "the levels that were named:"
     if request.suite is not None:
-        suite = scenes.suite_scenes(domain, request.suite, seed=seed)
+        suite = shown_levels.suite_scenes(domain, request.suite, seed=seed)
         drawn = suite[: request.count or _MOST_OF_SUITE]
         number = f"all {len(suite)}" if len(drawn) == len(suite) else f"{len(drawn)} of the {len(suite)}"
         return drawn, f"{number} levels of {request.suite}:"
     count = request.count or _MOST_OF_OTHERS
     if wanted.run is None:
         generator = request.generator or "random"
-        made = scenes.generated_scenes(domain, generator, count, seed=seed)
+        made = shown_levels.generated_scenes(domain, generator, count, seed=seed)
         return made, f"{count} levels of the generator {generator}, seed {seed}:"
     by = request.by or "probability"
-    stored = scenes.best_stored_scenes(domain, wanted.run, by, count)
+    stored = shown_levels.best_stored_scenes(domain, wanted.run, by, count)
     if not stored:
         raise RunDirectoryError(
             f"{wanted.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
@@ -204,13 +204,13 @@ def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":
 
 
 def _named(domain: "Domain", wanted: Wanted, level: str | Drawing, suites: list[str]) -> "Scene":
-    from cenie.report import scenes
+    from cenie.report import shown_levels
 
     if isinstance(level, Drawing):
-        return scenes.drawn_scene(domain, level, seed=wanted.request.seed)
+        return shown_levels.drawn_scene(domain, level, seed=wanted.request.seed)
     if wanted.run is not None and level.isascii() and level.isdigit():
-        return scenes.stored_scene(domain, wanted.run, int(level))
-    return scenes.find_suite_scene(domain, level, suites, seed=wanted.request.seed, episode=0)
+        return shown_levels.stored_scene(domain, wanted.run, int(level))
+    return shown_levels.find_suite_scene(domain, level, suites, seed=wanted.request.seed, episode=0)
 
 
 def _columns(count: int, shape: tuple[int, ...]) -> int:

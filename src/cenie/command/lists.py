@@ -2,12 +2,12 @@
 
 import sys
 
-from cenie.command.answers import OK
+from cenie.command.exit_codes import OK
+from cenie.command.help import USAGE
 from cenie.command.options import let_import, parse
-from cenie.command.usage import USAGE
 from cenie.envs.domains import DOMAINS, find_domain
+from cenie.methods.table import METHODS
 from cenie.settings import Problem, SettingsError, show
-from cenie.teach.methods import METHODS
 
 
 def methods_command(arguments: list[str]) -> int:

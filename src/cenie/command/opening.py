@@ -4,10 +4,10 @@ from pathlib import Path
 
 from cenie.command.options import let_import
 from cenie.envs.domains import find_domain
-from cenie.run.config import Config, load_config
-from cenie.run.directory import RunDirectory, RunDirectoryError
+from cenie.experiment.config import Config, load_config
+from cenie.methods.table import OWN
+from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Problem, SettingsError, show
-from cenie.teach.methods import OWN
 
 
 def load_run_config(path: Path, domain: str | None) -> Config:

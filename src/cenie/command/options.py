@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from cenie import settings
 from cenie.envs.domains import DomainEntry, find_domain, is_reference
-from cenie.run.config import config_type, find_domain_and_method
-from cenie.run.devices import core_count, show_devices
-from cenie.run.presets import default_preset
+from cenie.experiment.config import config_type, find_domain_and_method
+from cenie.experiment.presets import default_preset
 from cenie.settings import Description, Problem, SettingsError, show
+from cenie.xla.flags import core_count, show_devices
 
 SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report", "stratified")
 """Options without a value."""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from cenie.command.options import plain
-from cenie.run.durable import WriteError
-from cenie.run.file_names import file_name
+from cenie.durable import WriteError
+from cenie.rundir.names import file_name
 from cenie.settings import Problem, SettingsError, show
 
 SUFFIXES = (".png", ".gif")

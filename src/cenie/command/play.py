@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cenie import settings
-from cenie.command.answers import OK, say
+from cenie.command.exit_codes import OK, say
 from cenie.command.opening import load_run_config
 from cenie.command.options import parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
-from cenie.report.drawings import looks_like_file, read_drawing
-from cenie.run.continuation import check_checkpoints
-from cenie.run.devices import show_devices
-from cenie.run.directory import RunDirectory, RunDirectoryError
-from cenie.run.durable import replace_file
+from cenie.durable import replace_file
+from cenie.report.level_files import looks_like_file, read_drawing
+from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.rundir.resume import check_checkpoints
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.xla.flags import show_devices
 
 USAGE = """\
 cenie play RUN [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
@@ -65,26 +65,26 @@ def play_command(arguments: list[str]) -> int:
     if not check_checkpoints(config, RunDirectory(path)):
         raise RunDirectoryError(f"{path} has no checkpoint yet: there is no student to play with")
     show_devices(1, *config.entry.xla_flags)
-    from cenie.compilation import kept_programs
-    from cenie.report import films, scenes
+    from cenie.report import films, shown_levels
+    from cenie.xla.cache import kept_programs
 
     run = films.open_for_pictures(path, config)
     domain = run.domain
-    scenes.renderer_of(domain)
+    shown_levels.renderer_of(domain)
     of_suite = False
     if drawing is not None:
-        scene = scenes.drawn_scene(domain, drawing, seed=request.seed)
+        scene = shown_levels.drawn_scene(domain, drawing, seed=request.seed)
     elif level is not None and level.isascii() and level.isdigit():
-        scene = scenes.stored_scene(domain, path, int(level))
+        scene = shown_levels.stored_scene(domain, path, int(level))
     else:
         own = request.suite or config.run.suite
         suites = [own] if request.suite else [own, *(name for name in domain.suites if name != own)]
         of_suite = True
         found = {"seed": request.seed, "episode": request.episode}
         if level is None:
-            scene = scenes.suite_scenes(domain, own, **found)[0]
+            scene = shown_levels.suite_scenes(domain, own, **found)[0]
         else:
-            scene = scenes.find_suite_scene(domain, level, suites, **found)
+            scene = shown_levels.find_suite_scene(domain, level, suites, **found)
     with kept_programs():
         (episode,) = films.record(domain, run.network, [scene], request.longest)
     for message in run.passed_over:

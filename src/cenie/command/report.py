@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cenie import settings
-from cenie.command.answers import OK, say
+from cenie.command.exit_codes import OK, say
 from cenie.command.options import directory_option, own_domains, parse, plain
 from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
-from cenie.run.devices import show_devices
-from cenie.run.directory import RunDirectoryError
-from cenie.run.output import printable
+from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError, setting
+from cenie.train.streams import printable
+from cenie.xla.flags import show_devices
 
 USAGE = """\
 cenie report RUN ... [--out DIR] [--no-coverage] [--no-pictures] [--no-pdf] [--points N] [--stratified]
@@ -95,7 +95,7 @@ def make_report(paths: list[Path], out: Path, request: ReportRequest) -> None:
     from rich.text import Text
 
     from cenie.report.build import write_report
-    from cenie.report.desk import Options
+    from cenie.report.writer import Options
 
     made = Options(
         coverage=not request.no_coverage,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from cenie import settings
-from cenie.run.output import printable
 from cenie.settings import Description
+from cenie.train.streams import printable
 
 _NARROWEST, _WIDEST = 40, 110
 """Columns of a line: longer ones are hard to read, however wide the terminal is."""

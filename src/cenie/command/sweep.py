@@ -16,11 +16,11 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from cenie.command.answers import REFUSED
-from cenie.run.directory import RunDirectory, RunDirectoryError, read_json
-from cenie.run.durable import open_regular
-from cenie.run.played import Asked, is_played
-from cenie.run.signals import GracefulStop
+from cenie.command.exit_codes import REFUSED
+from cenie.durable import open_regular
+from cenie.rundir.asked import Asked, is_played
+from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json
+from cenie.train.signals import GracefulStop
 
 PROGRAM = (sys.executable, "-m", "cenie.command.child")
 _TAIL = 2**16

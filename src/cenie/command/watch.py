@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cenie import settings
-from cenie.command.answers import OK, say
+from cenie.command.exit_codes import OK, say
 from cenie.command.options import own_domains, parse
 from cenie.command.picture_file import plain_values
+from cenie.durable import explain
 from cenie.envs.domains import DomainEntry
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import check_installed, open_studio
-from cenie.run.devices import show_devices
-from cenie.run.directory import RunDirectory, RunDirectoryError
-from cenie.run.durable import explain
-from cenie.run.output import flush_streams
-from cenie.run.signals import GracefulStop
+from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Problem, SettingsError, setting
+from cenie.train.signals import GracefulStop
+from cenie.train.streams import flush_streams
+from cenie.xla.flags import show_devices
 
 USAGE = """\
 cenie watch RUN ... [--port N] [--every SECONDS] [--no-pictures] [--domain MODULE:ATTRIBUTE]

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
 from cenie.envs.suite_files import is_file_suite
+from cenie.records import EnvState, Level, Observation, Prepared, Step
 from cenie.spaces import Space
-from cenie.types import EnvState, Level, Observation, Prepared, Step
 
 
 class Environment(eqx.Module):

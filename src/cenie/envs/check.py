@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment
+from cenie.records import EnvState, Level, Step
 from cenie.spaces import Box, Discrete, Space
-from cenie.types import EnvState, Level, Step
 
 EPISODES = 8
 LONGEST_CHECK = 5000
@@ -115,7 +115,7 @@ def _shapes(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
         action = jax.eval_shape(lambda key: _sample(environment.action_space, key), key)
         step, raw_step = _traced(environment.step, key, prepared, state, action)
         if not isinstance(step, Step):
-            yield f"step must return a cenie.types.Step, got {type(step).__name__}; fill in its fields"
+            yield f"step must return a cenie.records.Step, got {type(step).__name__}; fill in its fields"
             return
         single = (jax.eval_shape(lambda level: level, level), key, prepared, state, action)
         levels, *batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), single)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cenie.envs.base import Domain, Environment, ParameterSpace, Suite, SuiteEntry, stack_same_shapes
-from cenie.types import Level
+from cenie.records import Level
 
 SMALL = 0.1
 """Share of a range by which an edit moves a number at most, and in which simple levels lie."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
 from cenie.envs.base import Environment
-from cenie.types import EnvState, Observation, Prepared, Step
+from cenie.records import EnvState, Observation, Prepared, Step
 
 
 class ObservingEnvironment(Environment):

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from cenie.devices import on_first_device
-from cenie.novelty import distillation, neighbours, pca, selection
+from cenie.novelty import distillation, neighbours, pca
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import chosen, cleaned, drawn
+from cenie.xla.devices import on_first_device
 
 LOG_DENSITY_LIMIT = 1e12
 """Log-densities are clamped to this in size, so that the mean over a level is finite. It must not be reached
@@ -23,7 +23,7 @@ by points that differ: with a regulariser of 1e-6, a step of 10 in a constant co
 MODELS: dict[str, CoverageModel] = {
     name: CoverageModel(room.init, room.fit, room.unfitted, room.log_density)
     for name, room in {
-        "mixture": selection,
+        "mixture": gmm,
         "pca": pca,
         "neighbours": neighbours,
         "distillation": distillation,

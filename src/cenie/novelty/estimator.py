@@ -19,13 +19,13 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import ArrayLike
 
-from cenie.compilation import give_back_memory, kept_programs, without_alarm
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, plain_value, read_coverage
 from cenie.novelty.covariance import SHAPES
-from cenie.novelty.mixture import Mixture
+from cenie.novelty.em import Mixture
 from cenie.novelty.tensors import from_tensor
 from cenie.settings import Problem, SettingsError, show
+from cenie.xla.cache import give_back_memory, kept_programs, without_alarm
 
 _FORMAT = "cenie coverage 2"
 _FIT_LENGTHS = (64, 256, 1024, 4096, 16384)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cenie.novelty import selection
+from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.interface import Fitted
 from cenie.novelty.points import centre
@@ -22,7 +22,7 @@ class PcaModel(NamedTuple):
     origin: jax.Array
     axes: jax.Array
     noise: jax.Array
-    inner: selection.MixtureModel
+    inner: gmm.MixtureModel
 
 
 def init(config: MixtureConfig, dimensions: int) -> PcaModel:
@@ -31,7 +31,7 @@ def init(config: MixtureConfig, dimensions: int) -> PcaModel:
         origin=jnp.zeros(dimensions),
         axes=jnp.eye(dimensions, kept),
         noise=jnp.ones(()),
-        inner=selection.init(config, kept),
+        inner=gmm.init(config, kept),
     )
 
 
@@ -55,7 +55,7 @@ def fit(
     axes = _signed(directions[:, ::-1][:, :kept])
     variances = jnp.maximum(variances[::-1], 0.0)
     noise = config.reg + jnp.sum(variances[kept:]) / max(dimensions - kept, 1)
-    inner = selection.fit(config, key, inside @ axes, valid=valid, previous=previous.inner)
+    inner = gmm.fit(config, key, inside @ axes, valid=valid, previous=previous.inner)
     explained = jnp.sum(variances[:kept]) / jnp.maximum(jnp.sum(variances), jnp.finfo(jnp.float32).tiny)
     return Fitted(
         model=PcaModel(origin, axes, noise, inner.model),
@@ -66,7 +66,7 @@ def fit(
 
 def unfitted(config: MixtureConfig) -> dict[str, jax.Array]:
     """The diagnostics before any fit."""
-    return {**selection.unfitted(config), "explained": jnp.zeros(())}
+    return {**gmm.unfitted(config), "explained": jnp.zeros(())}
 
 
 def log_density(config: MixtureConfig, model: PcaModel, points: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ def log_density(config: MixtureConfig, model: PcaModel, points: jax.Array) -> ja
     off_axes = jnp.sum(jnp.square(inside - on_axes @ model.axes.T), axis=1)
     others = model.axes.shape[0] - model.axes.shape[1]
     noise = -0.5 * (off_axes / model.noise + others * jnp.log(2.0 * math.pi * model.noise))
-    density = selection.log_density(config, model.inner, on_axes)
+    density = gmm.log_density(config, model.inner, on_axes)
     return density + noise if others else density
 
 

@@ -16,11 +16,11 @@ from cenie.report import tables
 from cenie.report.appearance import group_title
 from cenie.report.comparable import comparability
 from cenie.report.coverage import measure_coverage
-from cenie.report.desk import Desk, Item, Options
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown
-from cenie.run.directory import RunDirectoryError
+from cenie.report.writer import Desk, Item, Options
+from cenie.rundir.files import RunDirectoryError
 
 PAGE = "index.html"
 _PLAYED_BYTES = 2**26

@@ -7,7 +7,7 @@ import numpy as np
 from cenie.report import stats
 from cenie.report.runs import FOLLOWS, Group, LoggedRun, shown
 from cenie.report.scores import suite_scores, suites_of, unknown_scores
-from cenie.run.directory import flat
+from cenie.rundir.files import flat
 
 _MOST = 6
 """So many sentences of one kind are written out; what comes after is counted."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenie.report.runs import Group, LoggedRun
-from cenie.run.directory import RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 
 STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
 """The paper's checkpoints (1k, 10k, 20k and 30k updates) as parts of a run."""

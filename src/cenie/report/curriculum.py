@@ -7,7 +7,7 @@ import numpy as np
 
 from cenie.report.coverage import stages_of
 from cenie.report.runs import Group, LoggedRun
-from cenie.run.directory import RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 
 INTERVALS = 12
 """Into so many intervals training is cut."""

@@ -9,11 +9,11 @@ from cenie.report import figures, reference, stats, tables
 from cenie.report.appearance import group_title
 from cenie.report.coverage import Coverage, is_recurrent
 from cenie.report.curriculum import LOW_REGRET, Chosen, compositions, low_regret_levels
-from cenie.report.desk import Desk, Item
 from cenie.report.runs import Group
 from cenie.report.scores import metric_curve
 from cenie.report.suite_items import known
-from cenie.run.directory import RunDirectoryError
+from cenie.report.writer import Desk, Item
+from cenie.rundir.files import RunDirectoryError
 
 _PICTURES = 3
 """So many levels of each kind are drawn at each stage."""

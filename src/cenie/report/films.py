@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import UInt8
 
 from cenie.envs.base import Domain, Renderer
-from cenie.envs.pictures import gif_bytes, png_bytes, sheet
-from cenie.report.scenes import Scene, renderer_of
-from cenie.run.config import Config
-from cenie.run.evaluate import Episode, record_episodes
-from cenie.run.opened import Run
+from cenie.envs.images import gif_bytes, png_bytes, sheet
+from cenie.experiment.config import Config
+from cenie.experiment.evaluate import Episode, record_episodes
+from cenie.report.shown_levels import Scene, renderer_of
+from cenie.rundir.run import Run
 from cenie.student.networks import Network
 
 Picture = UInt8[np.ndarray, "_ _ 3"]

@@ -18,9 +18,12 @@ from typing import Any
 import numpy as np
 
 from cenie import settings
+from cenie.durable import explain, open_regular
 from cenie.envs.domains import DOMAINS
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 from cenie.report.log_rows import NAN, LogRows, Row
-from cenie.run.directory import (
+from cenie.rundir.files import (
     EVALUATION_COLUMNS,
     LEVEL_PLACE,
     RunDirectory,
@@ -28,12 +31,9 @@ from cenie.run.directory import (
     flat,
     read_json,
 )
-from cenie.run.durable import explain, open_regular
-from cenie.run.metrics import check_format
-from cenie.run.presets import preset
-from cenie.run.records import Snapshot, parse_levels, read_snapshot, snapshots_of
+from cenie.rundir.levels import Snapshot, parse_levels, read_snapshot, snapshots_of
+from cenie.rundir.metrics import check_format
 from cenie.settings import SettingsError
-from cenie.teach.methods import METHODS
 
 PLACES = 300
 """How many points a curve has, at most."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from cenie.report import stats
 from cenie.report.runs import Episodes, Group, LoggedRun
-from cenie.run.worst import worst_levels
+from cenie.rundir.worst import worst_levels
 
 MOST_NAMED = 4
 """Levels that a sentence names."""

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from cenie.run.worst import WORST
+from cenie.rundir.worst import WORST
 
 Scores = np.ndarray
 Values = np.ndarray | np.floating[Any]

@@ -6,7 +6,6 @@ import numpy as np
 
 from cenie.report import figures, reference, stats, tables
 from cenie.report.appearance import method_title
-from cenie.report.desk import Desk, Item
 from cenie.report.runs import Group
 from cenie.report.scores import (
     Curve,
@@ -16,6 +15,7 @@ from cenie.report.scores import (
     suites_of,
     unknown_scores,
 )
+from cenie.report.writer import Desk, Item
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}
 _MOST_PANELS = 24

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from cenie.types import Advantages, Rollout
+from cenie.records import Advantages, Rollout
 
 
 def gae(

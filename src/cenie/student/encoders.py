@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from cenie.records import Observation
 from cenie.spaces import Box, Discrete, Space, is_image, numbers_in
 from cenie.student import config
 from cenie.student.config import KERNEL, image_and_rest
 from cenie.student.layers import Linear, features_first, orthogonal, uniform
-from cenie.types import Observation
 
 Spaces = tuple[Space, ...]
 """The leaves of the tree of an observation's spaces."""

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from cenie.records import Observation, Rollout
 from cenie.spaces import Discrete, Space
 from cenie.student.encoders import flatten, parts_of
-from cenie.types import Observation, Rollout
 
 
 def state_action_features(rollout: Rollout, action_space: Space) -> Float[Array, "n t d"]:

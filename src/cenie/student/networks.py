@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
+from cenie.records import Memory, Observation
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space, numbers_in
 from cenie.student.actions import ActionDistribution, Beta, Categorical, DiagonalGaussian
@@ -30,7 +31,6 @@ from cenie.student.gru import GRU
 from cenie.student.layers import Linear, features_first, features_last, orthogonal
 from cenie.student.lstm import LSTM
 from cenie.student.waves import board_waves
-from cenie.types import Memory, Observation
 
 
 class Decision(eqx.Module):

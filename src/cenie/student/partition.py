@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from cenie.records import Memory, Observation
 from cenie.student.networks import Decision, Network
-from cenie.types import Memory, Observation
 
 
 class Partitioned(Network):

@@ -11,12 +11,12 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cenie import devices
+from cenie.records import Advantages, Memory, Observation, Rollout
 from cenie.student.advantage import gae
 from cenie.student.config import PPOConfig, StudentConfig
 from cenie.student.networks import Network, frames_seen
 from cenie.student.returns import ReturnScale, initial_scale, scale_rewards
-from cenie.types import Advantages, Memory, Observation, Rollout
+from cenie.xla import devices
 
 Metrics = dict[str, Array]
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
-from cenie import devices
+from cenie.records import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
 from cenie.student.networks import Network
-from cenie.types import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
+from cenie.xla import devices
 
 Advance = Callable[[Any, Key[Array, "n 2"], Prepared, EnvState, Array], tuple[Step, Observation]]
 """`advance(environment, keys, levels, states, actions)` steps a batch of prepared levels and may restart

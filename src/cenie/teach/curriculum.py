@@ -8,14 +8,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.teach.buffer import BufferState
-from cenie.teach.columns import NOVELTY, REGRET, name_problem, weight_problem
-from cenie.teach.config import Alpha, Constant, ReplayConfig
+from cenie.methods.traced import TracedCorrection, TracedState
+from cenie.records import Level
+from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY, REGRET, name_problem, weight_problem
+from cenie.replay.config import Alpha, Constant, ReplayConfig
+from cenie.replay.scores import Score
 from cenie.teach.novelty import Novelty
-from cenie.teach.scores import Score
 from cenie.teach.source import Proposal, Source, SourceState
-from cenie.teach.traced import TracedCorrection, TracedState
-from cenie.types import Level
 
 NEW, REPLAY, EDIT = 0, 1, 2
 """What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""

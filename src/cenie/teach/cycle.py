@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from cenie import devices
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.records import Level, Rollout, strongly_typed
+from cenie.replay.outcomes import Played, Points, episode_outcomes, in_first_episode
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import observed_features, state_action_features, with_action
@@ -25,10 +26,9 @@ from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
 from cenie.teach.measure import not_measured
-from cenie.teach.played import Played, Points, episode_outcomes, in_first_episode
-from cenie.teach.record import PointSample, Record, draw_points, outcome_columns, stacked
+from cenie.teach.recording import PointSample, Record, draw_points, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
-from cenie.types import Level, Rollout, strongly_typed
+from cenie.xla import devices
 
 Metrics = dict[str, Array]
 
@@ -187,7 +187,7 @@ def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]
     All randomness is derived from the run key and the cycle number, so that a resumed run needs no
     hidden position in a random stream.
 
-    A pure function, to be traced. `run/compiled.py` compiles its three parts, each in its own way.
+    A pure function, to be traced. `xla/parts.py` compiles its three parts, each in its own way.
     """
     turn = play_turn(setup, state)
     learned = learn_turn(setup, state, turn)

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from cenie.teach import buffer as buffers
-from cenie.teach import priority
-from cenie.teach.buffer import BufferState
-from cenie.teach.config import PriorityConfig
+from cenie.replay import buffer as buffers
+from cenie.replay import priority
+from cenie.replay.buffer import BufferState
+from cenie.replay.config import PriorityConfig
 
 Metrics = dict[str, Array]
 

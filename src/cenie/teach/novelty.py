@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from cenie.records import Level
+from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.outcomes import Points
 from cenie.student.networks import Network
-from cenie.teach.buffer import BufferState, Remembered
-from cenie.teach.played import Points
-from cenie.types import Level
 
 NoveltyState = PyTree[Any]
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from cenie.records import Level
+from cenie.replay.outcomes import Outcomes
 from cenie.student.ppo import StudentState
-from cenie.teach.played import Outcomes
-from cenie.types import Level
 
 SourceState = PyTree[Any]
 Proposal = PyTree[Any]

@@ -13,11 +13,15 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.devices import replicate, side_by_side
+from cenie.methods.traced import TracedState
+from cenie.records import Advantages, Level, Rollout, strongly_typed
+from cenie.replay import buffer as buffers
+from cenie.replay import weight
+from cenie.replay.buffer import BufferState, Plays, Recognised, Remembered
+from cenie.replay.outcomes import Outcomes, Played, Points, episode_outcomes, with_ends
+from cenie.replay.scores import ScoreInputs
 from cenie.student.networks import Network
-from cenie.teach import buffer as buffers
-from cenie.teach import measure, weight
-from cenie.teach.buffer import BufferState, Plays, Recognised, Remembered
+from cenie.teach import measure
 from cenie.teach.curriculum import (
     EDIT,
     NEW,
@@ -33,12 +37,9 @@ from cenie.teach.curriculum import (
     TeacherState,
 )
 from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Experience, Novelty, most_novel
-from cenie.teach.played import Outcomes, Played, Points, episode_outcomes, with_ends
-from cenie.teach.record import Columns
-from cenie.teach.scores import ScoreInputs
+from cenie.teach.recording import Columns
 from cenie.teach.source import Proposal
-from cenie.teach.traced import TracedState
-from cenie.types import Advantages, Level, Rollout, strongly_typed
+from cenie.xla.devices import replicate, side_by_side
 
 Metrics = dict[str, Array]
 

@@ -15,7 +15,7 @@ from cenie.envs.maze.edit import edit
 from cenie.envs.maze.generate import generate, random_free_tile
 from cenie.envs.maze.level import make_level, shortest_path
 from cenie.envs.reset import step_and_restart, step_only
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
 from cenie.settings import SettingsError
 from cenie.student.actions import Categorical
 from cenie.student.networks import Decision, Network

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cenie.run.presets import preset
-from cenie.teach.methods import METHODS
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -22,7 +22,7 @@ from cenie.envs.maze.procedural import (
 )
 from cenie.envs.maze.sampled import BANDS, FILL, LEVELS_PER_BAND, SIDE, TIME_LIMIT, shortest_paths
 from cenie.envs.maze.suites import ORIENTATIONS, bitmap_level, labyrinth_flipped, oriented, suites
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
 from tests.envs.maze.oracle import fewest_actions, path_length, random_level_values
 
 CHECKS = {  # walls, shortest path, fewest actions

@@ -12,8 +12,8 @@ from cenie.envs.racing.circuits import user_circuit, user_limit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.suites import suite_of_file, suites
 from cenie.envs.suite_files import is_file_suite
-from cenie.run.config import evaluation_request
-from cenie.run.presets import preset
+from cenie.experiment.config import evaluation_request
+from cenie.experiment.presets import preset
 from cenie.settings import SettingsError
 from tests.envs.racing import oracle
 

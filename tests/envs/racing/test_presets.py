@@ -3,10 +3,10 @@
 import pytest
 
 from cenie.envs.racing.presets import PRESETS
-from cenie.run.presets import preset
+from cenie.experiment.presets import preset
+from cenie.methods.table import METHODS
 from cenie.spaces import Box
 from cenie.student.config import Pixels
-from cenie.teach.methods import METHODS
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -12,7 +12,7 @@ from cenie.envs.racing.circuits import f1_circuit, stack_circuits, vanilla_circu
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Course, Racing, RacingState
 from cenie.envs.racing.level import make_level
-from cenie.types import Step
+from cenie.records import Step
 from tests.envs.racing.test_track import WORKED
 
 KEY = jax.random.key(0)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from cenie import settings
+from cenie.experiment.evaluate import Episode
+from cenie.experiment.presets import preset
 from cenie.report.films import Film
 from cenie.report.page.pictures import Budget, data_uri, frame_strip
-from cenie.run.directory import RunDirectory, write_json
-from cenie.run.evaluate import Episode
-from cenie.run.metrics import EvaluationRow, EvaluationTable, LevelTable
-from cenie.run.presets import preset
-from cenie.run.records import Snapshots
+from cenie.rundir.files import RunDirectory, write_json
+from cenie.rundir.levels import Snapshots
+from cenie.rundir.metrics import EvaluationRow, EvaluationTable, LevelTable
 
 LEVELS = ("Labyrinth", "SixteenRooms", "SixteenRoomsFewerDoors")
 MOMENTS = (10, 20, 30)

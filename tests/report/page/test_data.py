@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cenie.command.options import parse, typed
+from cenie.experiment.presets import preset
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
 from cenie.report.page.commands import train_command
@@ -18,8 +19,7 @@ from cenie.report.page.results import _apart, suite_results
 from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio
 from cenie.report.runs import group_runs, open_run, open_runs
-from cenie.run.presets import preset
-from cenie.run.records import archive_bytes
+from cenie.rundir.levels import archive_bytes
 from cenie.settings import to_data
 from tests.report.page.made import LEVELS, MOMENTS, PaintedStudio, a_film, make_run
 

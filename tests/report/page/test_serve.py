@@ -17,7 +17,7 @@ import pytest
 
 from cenie.command.cli import run as cenie
 from cenie.report.page.serve import Watched, open_server
-from cenie.run.directory import write_json
+from cenie.rundir.files import write_json
 from tests.report.page.made import PaintedStudio, make_run
 
 

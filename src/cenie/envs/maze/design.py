@@ -11,8 +11,8 @@ from cenie.envs.maze.config import DESIGN_NOISE, FILLED, MazeConfig
 from cenie.envs.maze.generate import MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 _AGENT = 10
 

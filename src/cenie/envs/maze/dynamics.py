@@ -9,8 +9,8 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel
 from cenie.envs.maze.observe import VIEW, MazeObservation, observe
 from cenie.envs.reset import ObservingEnvironment
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
 """Actions; 3 to 6 (pick up, drop, toggle, done) do nothing, but time passes."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.envs import fields
+from cenie.envs import level_json
 from cenie.envs.maze.level import MazeLevel, make_level
 
 MAX_SIDE = 128
@@ -76,16 +76,16 @@ def to_json(level: MazeLevel) -> dict[str, Any]:
 
 def from_json(data: Any) -> MazeLevel:
     """The level of plain JSON values; every field is required and no other is allowed."""
-    fields.check_names(data, _FIELDS)
+    level_json.check_names(data, _FIELDS)
     if not isinstance(data["walls"], list):
-        raise ValueError(f"'walls' must be a list of rows, got {fields.kind_of(data['walls'])}")
+        raise ValueError(f"'walls' must be a list of rows, got {level_json.kind_of(data['walls'])}")
     return make_level(
         _rectangle(data["walls"], "01") == "1",
         _place(data["goal"], "goal"),
         _place(data["start"], "start"),
-        direction=fields.whole(data["direction"], "direction", 3),
-        time_limit=fields.whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
-        occluded=fields.flag(data["occluded"], "occluded"),
+        direction=level_json.whole(data["direction"], "direction", 3),
+        time_limit=level_json.whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
+        occluded=level_json.flag(data["occluded"], "occluded"),
     )
 
 
@@ -95,7 +95,7 @@ def _rectangle(rows: list[Any], alphabet: str) -> np.ndarray:
         raise ValueError(f"a maze has 1 to {MAX_SIDE} rows, got {len(rows)}")
     for number, row in enumerate(rows):
         if not isinstance(row, str):
-            raise ValueError(f"row {number} must be a text, got {fields.kind_of(row)}")
+            raise ValueError(f"row {number} must be a text, got {level_json.kind_of(row)}")
         if not 1 <= len(row) <= MAX_SIDE:
             raise ValueError(f"row {number} must have 1 to {MAX_SIDE} tiles, has {len(row)}")
         if len(row) != len(rows[0]):
@@ -120,7 +120,7 @@ def _header_value(name: str, value: str) -> int | bool:
     if name == "occluded" and value in ("true", "false"):
         return value == "true"
     if name == "time_limit" and value.isascii() and value.isdigit() and len(value) <= 8:
-        return fields.whole(int(value), name, MAX_TIME_LIMIT)
+        return level_json.whole(int(value), name, MAX_TIME_LIMIT)
     raise ValueError(
         "the header may have 'time_limit: <number>' and 'occluded: true' or 'false', "
         f"not '{name[:40]}: {value[:40]}'"
@@ -129,8 +129,8 @@ def _header_value(name: str, value: str) -> int | bool:
 
 def _place(value: Any, name: str) -> list[int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"'{name}' must be a list [x, y], got {fields.kind_of(value)}")
-    return [fields.whole(item, name, MAX_SIDE) for item in value]
+        raise ValueError(f"'{name}' must be a list [x, y], got {level_json.kind_of(value)}")
+    return [level_json.whole(item, name, MAX_SIDE) for item in value]
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
+from cenie.envs.shared_presets import ORIGINAL_CODE, PAPER_LISTINGS, QUICK_POPULATION, QUICK_SCOUTING
 from cenie.settings import Where
 
 # The student of the paper and of the original code; its sizes are the defaults of the settings.

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import UInt8
 
+from cenie.envs.images import sheet
 from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Position
-from cenie.envs.pictures import sheet
 
 _FLOOR, _GRID, _WALL = (24, 26, 32), (40, 43, 52), (128, 132, 142)
 _GOAL, _AGENT, _PATH = (64, 184, 108), (226, 78, 68), (244, 190, 86)

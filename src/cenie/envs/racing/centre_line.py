@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.envs import fields
+from cenie.envs import level_json
 
 FILES = (".geojson", ".json", ".csv")
 METRES_PER_UNIT = 2.3
@@ -133,12 +133,12 @@ def _from_geojson(text: str) -> np.ndarray:
         raise ValueError(f"the file must have one LineString, or Polygon of one ring; it has {len(lines)}")
     (line, facts), degrees = lines[0], []
     if not isinstance(line, list):
-        raise ValueError(f"'coordinates' must be a list, got {fields.kind_of(line)}")
+        raise ValueError(f"'coordinates' must be a list, got {level_json.kind_of(line)}")
     _check_number(len(line))
     for place in line:
         if not isinstance(place, list) or len(place) < 2:
             raise ValueError("'coordinates' must be a list of pairs [longitude, latitude]")
-        degrees.append([fields.number(value, "coordinates") for value in place[:2]])
+        degrees.append([level_json.number(value, "coordinates") for value in place[:2]])
     if not degrees:
         raise ValueError("'coordinates' is empty")
     metres = _metres(np.array(degrees))
@@ -159,7 +159,7 @@ def _geometries(data: Any, facts: Any) -> Any:
         yield data, facts
     elif not isinstance(data, dict) or kind is None:
         raise ValueError(
-            f"the file is no GeoJSON: expected an object with a type, got {fields.kind_of(data)}"
+            f"the file is no GeoJSON: expected an object with a type, got {level_json.kind_of(data)}"
         )
 
 

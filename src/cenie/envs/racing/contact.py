@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt8
 
-from cenie.envs.held import held_in_batches
 from cenie.envs.racing.car import (
     HULL,
     WHEEL_HALF_WIDTH,
@@ -23,6 +22,7 @@ from cenie.envs.racing.car import (
 )
 from cenie.envs.racing.car import wheel_angles as angles_of
 from cenie.envs.racing.track import Track
+from cenie.xla.held import held_in_batches
 
 MARGIN = 0.02
 """Both shapes have a skin of half of this in Box2D."""

@@ -9,8 +9,8 @@ from cenie.envs.base import Design, Environment
 from cenie.envs.racing.config import CELLS, DESIGN_NOISE, POINTS, RacingConfig
 from cenie.envs.racing.generate import cell_points
 from cenie.envs.racing.level import RacingLevel
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 
 class DesignTask(eqx.Module):

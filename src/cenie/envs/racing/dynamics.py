@@ -16,8 +16,8 @@ from cenie.envs.racing.frame import frame, paint
 from cenie.envs.racing.level import RacingLevel
 from cenie.envs.racing.physics import drive, settled, unsettled_wheels
 from cenie.envs.racing.track import Circuit, Track, track_of_circuit, track_of_level
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 LAP_REWARD = 1000.0
 """All tiles of a track are worth this together."""

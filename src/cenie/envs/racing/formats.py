@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.envs import fields
+from cenie.envs import level_json
 from cenie.envs.racing.level import RacingLevel, make_level
 
 
@@ -15,10 +15,10 @@ def to_json(level: RacingLevel) -> dict[str, Any]:
 
 def from_json(data: Any) -> RacingLevel:
     """The level of plain JSON values; every field is required and no other is allowed."""
-    fields.check_names(data, ("points",))
+    level_json.check_names(data, ("points",))
     points = data["points"]
     if not isinstance(points, list):
-        raise ValueError(f"'points' must be a list, got {fields.kind_of(points)}")
+        raise ValueError(f"'points' must be a list, got {level_json.kind_of(points)}")
     if not all(isinstance(point, list) and len(point) == 2 for point in points):
         raise ValueError("'points' must be a list of pairs [x, y]")
-    return make_level([[fields.number(value, "points") for value in point] for point in points])
+    return make_level([[level_json.number(value, "points") for value in point] for point in points])

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, UInt8, UInt16
 
-from cenie.envs.held import held_in_batches
 from cenie.envs.racing.car import (
     HULL,
     WHEEL_HALF_WIDTH,
@@ -28,6 +27,7 @@ from cenie.envs.racing.car import (
 from cenie.envs.racing.config import TEXTURE_REACH, RacingConfig
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
+from cenie.xla.held import held_in_batches
 
 WINDOW = (1000.0, 800.0)
 """The picture shows a window of this size, whose origin is at the lower left."""

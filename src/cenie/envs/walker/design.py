@@ -9,8 +9,8 @@ from cenie.envs.base import Design, Environment
 from cenie.envs.walker.config import DESIGN_NOISE, WalkerConfig
 from cenie.envs.walker.generate import RANGES, STAIRS, allowed, assemble, random_seed
 from cenie.envs.walker.level import WalkerLevel
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 _BLANK = (0.0, 0.0, 10.0, 0.0, 5.0, 0.0, 5.0, 9.0)
 """The parameters before the designer has set them."""

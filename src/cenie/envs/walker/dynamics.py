@@ -32,8 +32,8 @@ from cenie.envs.walker.solver import (
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
 from cenie.envs.walker.terrain import POINTS, STEP, Terrain, terrain_of
 from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
+from cenie.records import Step
 from cenie.spaces import Space
-from cenie.types import Step
 
 GRAVITY = -10.0
 END = (POINTS - 10) * STEP

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.envs import fields
+from cenie.envs import level_json
 from cenie.envs.walker.level import NUM_SEEDS, PARAMETERS, WalkerLevel, make_level
 
 MAX_TIME_LIMIT = 10_000_000
@@ -22,10 +22,10 @@ def to_json(level: WalkerLevel) -> dict[str, Any]:
 
 def from_json(data: Any) -> WalkerLevel:
     """The level of plain JSON values; every field is required and no other is allowed."""
-    fields.check_names(data, _FIELDS)
+    level_json.check_names(data, _FIELDS)
     return make_level(
-        fields.whole(data["seed"], "seed", NUM_SEEDS - 1),
-        hardcore=fields.flag(data["hardcore"], "hardcore"),
-        time_limit=fields.whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
-        **{name: fields.number(data[name], name) for name in PARAMETERS},
+        level_json.whole(data["seed"], "seed", NUM_SEEDS - 1),
+        hardcore=level_json.flag(data["hardcore"], "hardcore"),
+        time_limit=level_json.whole(data["time_limit"], "time_limit", MAX_TIME_LIMIT),
+        **{name: level_json.number(data[name], name) for name in PARAMETERS},
     )

@@ -10,7 +10,7 @@ What a preset says of a teacher counts for the methods that have such a setting.
 
 from typing import Any
 
-from cenie.envs.original import (
+from cenie.envs.shared_presets import (
     LEARNABLE_RETURNS,
     ORIGINAL_CODE,
     PAPER_LISTINGS,

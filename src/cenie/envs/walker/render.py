@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from cenie.envs.pictures import sheet
+from cenie.envs.images import sheet
 from cenie.envs.walker.body import HALF_HEIGHT, HALF_WIDTHS, HULL
 from cenie.envs.walker.dynamics import WalkerState, body_poses
 from cenie.envs.walker.level import WalkerLevel

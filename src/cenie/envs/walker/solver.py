@@ -13,7 +13,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.held import held
 from cenie.envs.walker.body import (
     ANCHORS_A,
     ANCHORS_B,
@@ -37,6 +36,7 @@ from cenie.envs.walker.contact import (
 )
 from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
 from cenie.envs.walker.lanes import constant_in, until_done
+from cenie.xla.held import held
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180

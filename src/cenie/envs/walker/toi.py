@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.held import held
 from cenie.envs.walker.body import HALF_HEIGHT
 from cenie.envs.walker.contact import (
     SKIN,
@@ -40,6 +39,7 @@ from cenie.envs.walker.solver import (
     solve_contact,
     turned_by,
 )
+from cenie.xla.held import held
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from cenie import settings
 from cenie.envs.domains import is_reference
-from cenie.run.config import read_config
-from cenie.run.directory import flat
-from cenie.run.presets import preset
+from cenie.experiment.config import read_config
+from cenie.experiment.presets import preset
+from cenie.rundir.files import flat
 from cenie.settings import SettingsError
 
 _NAMED = ("domain", "method", "preset", "seed", "updates", "from_python")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from cenie.replay.columns import NOVELTY, REGRET, score_columns
 from cenie.report.curriculum import with_known_paths
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import LoggedRun
-from cenie.run.directory import RunDirectoryError
-from cenie.run.records import PLAYED, Snapshot
-from cenie.teach.columns import NOVELTY, REGRET, score_columns
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.levels import PLAYED, Snapshot
 
 MOST_FRAMES = 24
 """Moments of training that are shown, spread over all of it."""

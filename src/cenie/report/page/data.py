@@ -15,7 +15,7 @@ from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_dat
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.runs import Group, LoggedRun
-from cenie.run.directory import flat
+from cenie.rundir.files import flat
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio

@@ -14,17 +14,17 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from cenie.compilation import kept_programs
 from cenie.envs.base import Domain
 from cenie.envs.domains import DomainEntry
-from cenie.report import films, scenes
+from cenie.experiment.config import load_config
+from cenie.replay.columns import score_columns
+from cenie.report import films, shown_levels
 from cenie.report.page.curriculum import Curriculum
 from cenie.report.page.numbers import one
 from cenie.report.runs import LoggedRun
-from cenie.report.scenes import Scene
-from cenie.run.config import load_config
-from cenie.run.opened import Run
-from cenie.teach.columns import score_columns
+from cenie.report.shown_levels import Scene
+from cenie.rundir.run import Run
+from cenie.xla.cache import kept_programs
 
 PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
@@ -108,7 +108,7 @@ class Studio:
     def suite_films(self, run: LoggedRun, suite: str, most: int) -> list[dict[str, Any]]:
         """The levels of a suite, each with its picture and, if there is one, its film."""
         _, opened = self._open(run)
-        wanted = scenes.suite_scenes(opened.domain, suite)[:most]
+        wanted = shown_levels.suite_scenes(opened.domain, suite)[:most]
         made = zip(wanted, self._films(run, wanted), strict=True)
         return [
             {"name": scene.name, "picture": self._picture(run, scene, opened.domain), "film": film}
@@ -155,11 +155,11 @@ class Studio:
 
 
 def _drawn_level(domain: Domain, scene: Scene) -> UInt8[np.ndarray, "height width 3"]:
-    return scenes.renderer_of(domain).level(scene.level)
+    return shown_levels.renderer_of(domain).level(scene.level)
 
 
 def _stored(domain: Domain, buffer: dict[str, np.ndarray], row: int) -> Scene:
-    return next(scenes.buffer_scenes(domain, buffer, [row]))
+    return next(shown_levels.buffer_scenes(domain, buffer, [row]))
 
 
 def frame_strip(film: films.Film) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from cenie.report import stats
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import Episodes, Group, LoggedRun
 from cenie.report.scores import counted_runs
-from cenie.run.directory import RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 
 MOST_POINTS = 60
 """Of a learning curve."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.page.write import json_for_html, page_html
 from cenie.report.runs import group_runs, open_runs
-from cenie.run.directory import RunDirectory
+from cenie.rundir.files import RunDirectory
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio

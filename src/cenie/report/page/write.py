@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cenie.durable import replace_file
 from cenie.envs.domains import DomainEntry
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
-from cenie.run.durable import replace_file
 from cenie.settings import Problem, SettingsError
 
 if TYPE_CHECKING:

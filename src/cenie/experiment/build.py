@@ -1,0 +1,159 @@
+"""From a config, and what is passed from Python, to the parts of a run."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from cenie.envs.base import Domain
+from cenie.experiment.config import Config
+from cenie.methods.recipes import curriculum, named_columns
+from cenie.methods.table import OWN, OwnTeacher
+from cenie.replay.scores import Score, ScoreInputs
+from cenie.settings import Problem, SettingsError, show
+from cenie.spaces import Space
+from cenie.student.networks import Network
+from cenie.teach.curriculum import Column, Curriculum
+from cenie.teach.cycle import Setup, TrainState
+from cenie.teach.novelty import Novelty
+from cenie.teach.source import Source
+from cenie.xla import devices
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run takes from Python in the place of what its settings name; None leaves that as it is.
+
+    `source`, `score` (or `scores`) and `novelty` change the curriculum of the config's method. `curriculum`
+    replaces it altogether; the method is then "own". `network(observation_space, action_space, key)` makes
+    the network of a student.
+
+    `scores` are several, by the names of their columns: one of ours by its name, a `Score`, or a function of
+    `ScoreInputs`. `weights` say by these names how much each ranking counts, all alike by default. A score
+    keeps its own name in logs, tables and the page.
+    """
+
+    source: Source | None = None
+    score: Score | None = None
+    scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None
+    weights: Mapping[str, float] | None = None
+    novelty: Novelty | None = None
+    curriculum: Curriculum | None = None
+    network: Callable[[PyTree[Space], Space, PRNGKeyArray], Network] | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(name, f"must be {_kind_name(kind)}, got {show(getattr(self, name))}")
+            for name, kind in _KINDS.items()
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kind)
+        ]
+        if self.network is not None and not callable(self.network):
+            problems.append(Problem("network", "must be a function of two spaces and a key"))
+        changes = [name for name in ("source", *_OF_REPLAY) if getattr(self, name) is not None]
+        if self.curriculum is not None and changes:
+            problems.append(Problem("curriculum", f"has its own {', '.join(changes)}: pass either"))
+        if self.score is not None and self.scores is not None:
+            problems.append(Problem("scores", "are there beside score: pass either"))
+        if self.weights is not None and self.scores is None:
+            problems.append(Problem("weights", "need scores"))
+        if not problems:
+            problems += _problems_of_columns(self)
+        if problems:
+            raise SettingsError(problems)
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The score or scores as columns of the level buffer; None if none was passed."""
+        if self.scores is not None:
+            return named_columns(self.scores, self.weights)
+        return None if self.score is None else named_columns({self.score.name: self.score})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What was passed, in words, for the files of a run."""
+        given = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return tuple(f"{part} {_name(value)}" for part, value in given if value is not None)
+
+
+_KINDS: dict[str, Any] = {
+    "source": Source,
+    "score": Score,
+    "scores": Mapping,
+    "weights": Mapping,
+    "novelty": Novelty,
+    "curriculum": Curriculum,
+}
+_OF_REPLAY = ("score", "scores", "novelty")
+"""Parts that only methods with a level buffer have."""
+
+
+def _kind_name(kind: Any) -> str:
+    return "a dict by the names of scores" if kind is Mapping else f"a cenie.{kind.__name__}"
+
+
+def _problems_of_columns(parts: Parts) -> list[Problem]:
+    try:
+        parts.columns  # noqa: B018
+    except SettingsError as error:
+        return list(error.problems)
+    return []
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_name(part)}" for name, part in value.items())
+    if isinstance(value, str | int | float):
+        return str(value)
+    own = value.name if isinstance(value, Score) else getattr(value, "__name__", None)
+    return own if isinstance(own, str) else type(value).__name__
+
+
+def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
+    """The domain and the fixed parts of the training cycle. Raises `SettingsError` if `parts` do not fit."""
+    parts = parts or Parts()
+    domain = config.entry.build(config.env)
+    mesh = devices.level_mesh(config.device_count(jax.device_count()))
+    teacher = _curriculum(config, domain, parts, mesh)
+    setup = Setup(
+        environment=domain.environment,
+        statistics=domain.statistics,
+        students=config.students if parts.curriculum is None else (config.student,) * teacher.students,
+        curriculum=teacher,
+        mesh=mesh,
+        network=parts.network,
+        recorded_points=config.run.recorded_points,
+    )
+    return domain, setup
+
+
+def _curriculum(config: Config, domain: Domain, parts: Parts, mesh: Mesh | None) -> Curriculum:
+    own, batch = parts.curriculum, config.student.num_levels
+    if isinstance(config.teacher, OwnTeacher):
+        if own is None:
+            raise SettingsError([Problem("curriculum", f"is needed for the method {show(OWN)}")])
+        if own.replay is not None and own.replay.config.capacity < batch:
+            raise SettingsError(
+                [Problem("curriculum", f"needs room for student.num_levels ({batch}) levels")]
+            )
+        return own
+    if own is not None:
+        message = f"must be {show(OWN)} with a curriculum of your own, got {show(config.method)}"
+        raise SettingsError([Problem("method", message)])
+    made = curriculum(domain, config.teacher, mesh)
+    for name in _OF_REPLAY:
+        if made.replay is None and getattr(parts, name) is not None:
+            raise SettingsError([Problem(name, f"is of no use to {config.method}, which replays no levels")])
+    if made.replay is not None and parts.columns is not None:
+        made = dataclasses.replace(made, replay=dataclasses.replace(made.replay, scores=parts.columns))
+    return dataclasses.replace(
+        made, source=parts.source or made.source, novelty=parts.novelty or made.novelty
+    )
+
+
+def place(setup: Setup, state: TrainState) -> TrainState:
+    """Put a state on every device of the run."""
+    return devices.place(setup.mesh, state)

@@ -1,0 +1,443 @@
+"""The configuration of a run: what to train, on what, for how long. Imports no JAX.
+
+A config is read strictly (`cenie.settings`): every problem is reported at once, with the path of its
+field, before anything is compiled. It is stored as JSON beside the results.
+"""
+
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cenie import settings
+from cenie.durable import explain, read_limited
+from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is_reference
+from cenie.methods.table import (
+    METHODS,
+    OWN,
+    AlpGmmTeacher,
+    DesignerTeacher,
+    OwnTeacher,
+    PoetTeacher,
+    RandomTeacher,
+    ReplayTeacher,
+    SflTeacher,
+    Teacher,
+)
+from cenie.replay.config import ReplayConfig
+from cenie.rundir.files import RunDirectoryError, read_json
+from cenie.settings import Problem, SettingsError, setting, show
+from cenie.spaces import DesignSpec
+from cenie.student.config import StudentConfig
+from cenie.train.sinks import SINK_MODULES
+
+DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
+"""When the learning rate falls. A run that is made longer may want another schedule from there on."""
+
+MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY_SETTINGS)
+"""All other settings say which experiment a run is: they are fixed with its first checkpoint."""
+
+CHANGES_BITS = (*DECAY_SETTINGS, "run.devices", "run.recorded_points")
+"""What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
+
+MAX_PARALLEL_EPISODES = 1024
+"""Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
+
+_MAX_FILE_BYTES = 2**20
+"""Bytes of a config file, at most; ours have some 3,000."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What the host loop does around the training cycles."""
+
+    suite: str = setting(
+        "",
+        help="Held-out suite used for evaluation during and after training; in a preset that names none, the "
+        "first one of the domain.",
+        source="ours",
+    )
+    env_steps: int | None = setting(
+        None,
+        minimum=1,
+        help="End the run after this many environment steps, even if it has not had all its updates: methods "
+        "play different numbers of rollouts for an update. null: no such end.",
+        source="ours",
+    )
+    evaluate_every: int = setting(
+        100,
+        minimum=1,
+        help="Evaluate after this many student updates; also before the first and after the last.",
+        source="paper, walker and racing",
+    )
+    episodes: int = setting(
+        2,
+        minimum=1,
+        maximum=100_000,
+        help="Episodes for each entry of the suite in an evaluation before and during training.",
+        source="ours",
+    )
+    final_episodes: int = setting(
+        10,
+        minimum=1,
+        maximum=100_000,
+        help="Episodes for each entry of the suite in the last evaluation.",
+        source="ours",
+    )
+    evaluation_seed: int = setting(
+        0,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Decides the draws of all evaluations during training: every run is tested on the same "
+        "episodes.",
+        source="ours",
+    )
+    checkpoint_every: int = setting(
+        50,
+        minimum=1,
+        help="Write a checkpoint after this many student updates; also after the last.",
+        source="ours",
+    )
+    keep_checkpoints: int = setting(
+        2, minimum=1, maximum=1_000_000, help="How many checkpoints are kept, the latest.", source="ours"
+    )
+    cycles_per_chunk: int = setting(
+        10,
+        minimum=1,
+        maximum=100_000,
+        help="Training cycles between two looks of the host loop; results do not depend on it.",
+        source="ours",
+    )
+    devices: int = setting(
+        0,
+        minimum=0,
+        maximum=1024,
+        help="Devices to split the levels over; 0 takes as many as there are and divide the levels.",
+        source="ours",
+    )
+    recorded_cycles: int = setting(
+        5000,
+        minimum=0,
+        help="Cycles whose levels are all recorded; of as many more one in two, then one in four, and so on.",
+        source="ours",
+    )
+    recorded_evaluations: int = setting(
+        200,
+        minimum=0,
+        help="Evaluations with each of which a snapshot is written; later ones are thinned out in the same "
+        "way.",
+        source="ours",
+    )
+    recorded_points: int = setting(
+        512,
+        minimum=0,
+        maximum=1_000_000,
+        help="State-action points of training in a snapshot.",
+        source="ours",
+    )
+    sinks: tuple[str, ...] = setting(
+        (), help=f"Further places for the metrics: {', '.join(SINK_MODULES)}.", source="ours"
+    )
+
+    def check(self) -> Iterator[Problem]:
+        for index, name in enumerate(self.sinks):
+            if name not in SINK_MODULES:
+                yield Problem(
+                    f"sinks[{index}]", f"must be one of {', '.join(SINK_MODULES)}, got {show(name)}"
+                )
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run. The types of `env` and `teacher` depend on the domain and the method, and so does `entry`, which
+    says what the domain offers."""
+
+    entry: ClassVar[DomainEntry]
+
+    domain: str = setting(help="Where the student trains.")
+    method: str = setting(help="How levels are chosen.")
+    preset: str = setting(help="The starting point, which other options change.")
+    seed: int = setting(
+        0,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Decides everything random of the run, but for the draws of evaluations.",
+        source="ours",
+    )
+    updates: int = setting(
+        1000,
+        minimum=0,
+        maximum=2**31 - 1,
+        help="Student gradient updates (cycles that learn); the budget by which methods are compared.",
+        source="ours",
+    )
+    env: Any = None
+    student: StudentConfig = setting(factory=StudentConfig)
+    teacher: Teacher | OwnTeacher = setting(factory=RandomTeacher)
+    run: RunConfig = setting(factory=RunConfig)
+    from_python: tuple[str, ...] = setting(
+        (),
+        help="What was passed from Python and stands in no file, such as `score spread`: to go on, it must "
+        "be passed again.",
+        source="ours",
+    )
+
+    def is_over(self, updates: int, env_steps: int) -> bool:
+        """Whether a run that has come so far is finished."""
+        budget = self.run.env_steps
+        return updates >= self.updates or (budget is not None and env_steps >= budget)
+
+    @property
+    def domain_spec(self) -> DomainSpec:
+        """The spaces and sizes of the domain with these settings."""
+        return self.entry.spec(self.env)
+
+    @property
+    def design_spec(self) -> DesignSpec | None:
+        """What the designer of the method sees and does; None if it has none, or the domain no design."""
+        if not isinstance(self.teacher, DesignerTeacher) or self.entry.design is None:
+            return None
+        return self.entry.design(self.env, self.entry.roles.get(self.teacher.replaces, self.teacher.replaces))
+
+    @property
+    def replay(self) -> ReplayConfig | None:
+        """The settings of the level buffers, if the method has any."""
+        return self.teacher.replay if isinstance(self.teacher, ReplayTeacher | DesignerTeacher) else None
+
+    @property
+    def students(self) -> tuple[StudentConfig, ...]:
+        """The settings of each student; a second one, if there is any, is the antagonist."""
+        if not isinstance(self.teacher, DesignerTeacher) or not self.teacher.has_antagonist:
+            return (self.student,)
+        ppo = self.teacher.antagonist or self.student.ppo
+        return self.student, dataclasses.replace(self.student, ppo=ppo)
+
+    @property
+    def designer(self) -> StudentConfig | None:
+        """The designer as a student of its design environment, if the method has one."""
+        spec = self.design_spec
+        if spec is None or not isinstance(self.teacher, DesignerTeacher):
+            return None
+        settings = self.teacher.designer
+        return StudentConfig(settings.network, settings.ppo, self.student.num_levels, spec.steps)
+
+    @property
+    def levels_per_minibatch(self) -> int:
+        """How many devices, at most, can share the levels and every minibatch of all students evenly."""
+        return math.gcd(*(student.levels_per_minibatch for student in self.students))
+
+    def check(self) -> Iterator[Problem]:
+        if problems := method_problems(self.method):
+            yield from problems
+            return
+        entry = self.entry
+        if entry in DOMAINS.values() and DOMAINS.get(self.domain) is not entry:
+            yield Problem("domain", "cannot be changed alone: its settings depend on it")
+            return
+        if type(self.teacher) is not type(default_teacher(self.method)):
+            yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
+            return
+        allowed = [("run.suite", self.run.suite, entry.suites)]
+        generators = (*entry.roles, *entry.generators)
+        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher | PoetTeacher):
+            allowed.append(("teacher.generator", self.teacher.generator, generators))
+        if isinstance(self.teacher, DesignerTeacher):
+            allowed.append(("teacher.replaces", self.teacher.replaces, generators))
+        for path, name, names in allowed:
+            if name not in names:
+                yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
+        if self.replay is not None:
+            yield from self._replay_problems(self.replay)
+        batch = self.student.num_levels
+        if isinstance(self.teacher, SflTeacher) and batch % self.teacher.plays:
+            yield Problem(
+                "teacher.plays", f"must divide student.num_levels ({batch}), got {self.teacher.plays}"
+            )
+        if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
+            yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
+        if isinstance(self.teacher, PoetTeacher) and not entry.edits:
+            yield Problem("method", f"must be another one: {self.domain} has no edit of levels")
+        if settings.is_readable(self.env):
+            try:
+                spec = self.domain_spec
+            except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
+                yield from error.problems
+                return
+            for problem in self.student.network.misfits(spec.observation_parts, spec.action_space):
+                yield Problem(f"student.network.{problem.path}", problem.message)
+        if isinstance(self.teacher, DesignerTeacher):
+            if entry.design is None:
+                yield Problem("method", f"cannot be {self.method}: {self.domain} has no design environment")
+            if entry.design is None or self.teacher.replaces not in generators:
+                return
+            yield from self._designer_problems(self.teacher)
+        levels = self.levels_per_minibatch
+        if self.run.devices and levels % self.run.devices:
+            yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
+
+    def _designer_problems(self, teacher: DesignerTeacher) -> Iterator[Problem]:
+        """Why the designer, or the antagonist, cannot learn from what it plays."""
+        spec, designer = self.design_spec, self.designer
+        assert spec is not None
+        assert designer is not None
+        for problem in designer.check():
+            yield Problem(f"teacher.designer.{problem.path}", problem.message)
+        for problem in designer.network.misfits(spec.observation_parts, spec.action_space):
+            yield Problem(f"teacher.designer.network.{problem.path}", problem.message)
+        if teacher.antagonist is not None:
+            for problem in self.students[-1].check():
+                yield Problem(f"teacher.antagonist.{problem.path.removeprefix('ppo.')}", problem.message)
+
+    def _replay_problems(self, replay: ReplayConfig) -> Iterator[Problem]:
+        edit = self.teacher.edit if isinstance(self.teacher, ReplayTeacher) else None
+        batch = self.student.num_levels
+        if edit is not None and not self.entry.edits:
+            yield Problem("teacher.edit", f"must be null: {self.domain} has no edit of levels")
+        if edit is not None and batch % edit.children:
+            yield Problem(
+                "teacher.edit.children", f"must divide student.num_levels ({batch}), got {edit.children}"
+            )
+        if replay.capacity < batch:
+            yield Problem(
+                "teacher.replay.capacity",
+                f"must be at least student.num_levels ({batch}), got {replay.capacity}",
+            )
+        if replay.replay_prob == 0:
+            yield Problem("teacher.replay.replay_prob", "must be above 0; `dr` is training without replay")
+        # A method that edits fills its buffer with edited levels.
+        if replay.replay_prob == 1 and replay.min_fill == 0 and edit is None:
+            yield Problem(
+                "teacher.replay.min_fill",
+                "must be above 0 with a replay_prob of 1: otherwise the first batch is replayed for ever",
+            )
+
+    def device_count(self, available: int) -> int:
+        """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
+        wanted = min(self.run.devices or available, available)
+        return max(n for n in range(1, wanted + 1) if self.levels_per_minibatch % n == 0)
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What `cenie evaluate` is asked for."""
+
+    suite: str
+    episodes: int = setting(10, minimum=1, maximum=100_000)
+    seed: int = setting(0, minimum=0, maximum=2**31 - 1)
+    checkpoints: int = setting(1, minimum=1, maximum=100_000)
+
+
+def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
+    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`.
+
+    In a domain that reads held-out levels from files the suite may be one, which is read and checked here.
+    """
+    request = settings.read(EvaluationRequest, {"suite": config.run.suite, **given})
+    suites, suite = config.entry.suites, request.suite
+    if suite in suites:
+        return request
+    if config.entry.suite_file is None or not ("." in suite or os.sep in suite):
+        named = ", ".join(suites) + (" (or a file)" if config.entry.suite_file else "")
+        raise SettingsError([Problem("suite", f"must be one of {named}, got {show(suite)}")])
+    try:
+        config.entry.check_suite_file(suite, read_suite_file(suite))
+    except ValueError as error:
+        raise SettingsError([Problem("suite", f"{show(suite)} cannot be played: {error}")]) from error
+    return request
+
+
+def read_suite_file(name: str) -> str:
+    """The content of a file of held-out levels. Raises `ValueError` with the reason if that is impossible."""
+    try:
+        return read_limited(Path(name), _MAX_FILE_BYTES).decode()
+    except OSError as error:
+        raise ValueError(f"cannot read it: {explain(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text in UTF-8") from error
+
+
+@functools.lru_cache(maxsize=256)
+def config_type(entry: DomainEntry, method: str) -> type[Config]:
+    """`Config` with the field types of one domain and one method."""
+    env, teacher = entry.settings, default_teacher(method)
+    fields = [("env", env, setting(factory=env)), ("teacher", type(teacher), setting(teacher))]
+    config_class = dataclasses.make_dataclass(
+        "Config", fields, bases=(Config,), namespace={"entry": entry}, frozen=True
+    )
+    config_class.__doc__ = f"Settings of {method}."
+    return config_class
+
+
+def default_teacher(method: str) -> Teacher | OwnTeacher:
+    """The settings of a method by default."""
+    return OwnTeacher() if method == OWN else METHODS[method].settings
+
+
+def read_config(data: Any, entry: DomainEntry | None = None) -> Config:
+    """A config from plain data (as stored in `config.json`); raises `SettingsError`.
+
+    The domain is that of `entry`, or the one in the table that the data names. Code that a file names is not
+    run: a domain from elsewhere must be given.
+    """
+    if not isinstance(data, Mapping):
+        raise SettingsError([Problem("config", "expected a JSON object")])
+    domain, method = data.get("domain"), data.get("method")
+    if entry is None and _is_from_python(data):
+        raise SettingsError([Problem("domain", _not_stored(domain))])
+    if entry is None and is_reference(domain):
+        raise SettingsError([Problem("domain", _not_imported(domain))])
+    return settings.read(config_type(*find_domain_and_method(domain, method, entry)), data)
+
+
+def _not_imported(domain: Any) -> str:
+    return (
+        f"is {show(domain)}, which is not part of cenie, and code that a run directory names is not run "
+        f"unless you name it too: add --domain {domain} (in Python: domain={show(domain)})"
+    )
+
+
+def _not_stored(domain: Any) -> str:
+    return (
+        f"{show(domain)} was passed from Python, so that no file says how to build it; open the run there, "
+        "with cenie.load_run(DIR, domain=...), or go on with cenie.train(..., resume=True)"
+    )
+
+
+def _is_from_python(data: Mapping[str, Any]) -> bool:
+    """Whether the domain is none that could be found by its name."""
+    passed = data.get("from_python")
+    return isinstance(passed, list | tuple) and any(str(part).startswith("domain ") for part in passed)
+
+
+def find_domain_and_method(
+    domain: Any, method: Any, entry: DomainEntry | None = None
+) -> tuple[DomainEntry, str]:
+    """The domain (unless it is given) and the method of these names; `SettingsError` if one is unknown."""
+    problems = method_problems(method)
+    try:
+        entry = entry or find_domain(domain)
+    except SettingsError as error:
+        problems = error.problems + problems
+    if entry is None or problems:
+        raise SettingsError(problems)
+    return entry, method
+
+
+def method_problems(method: Any) -> list[Problem]:
+    """What is wrong with the name of a method, which may be a value of any type."""
+    if isinstance(method, str) and (method in METHODS or method == OWN):
+        return []
+    return [Problem("method", f"must be one of {', '.join(METHODS)}, got {show(method)}")]
+
+
+def load_config(path: Path, entry: DomainEntry | None = None) -> Config:
+    """The config of a run directory; raises `SettingsError` if the file cannot be read."""
+    try:
+        data = read_json(path, _MAX_FILE_BYTES)
+    except RunDirectoryError as error:
+        raise SettingsError([Problem("config.json", str(error))]) from error
+    return read_config(data, entry)

@@ -1,0 +1,198 @@
+"""CENIE's novelty: how unlikely a level's trajectory is under a model of the student's latest experience.
+
+The order in a cycle matters: levels are scored under the model of earlier experience, and only then enter
+the window themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from cenie.novelty import coverage
+from cenie.novelty.config import CoverageConfig, MixtureConfig
+from cenie.novelty.coverage import CoverageState
+from cenie.novelty.gmm import sizes_of
+from cenie.novelty.points import chosen
+from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.config import AsPlayed, Relative, Rescored
+from cenie.replay.outcomes import evenly_spread
+from cenie.teach.curriculum import NOVELTY
+from cenie.teach.measure import several
+from cenie.teach.novelty import Experience
+from cenie.xla.devices import Devices, shared, side_by_side
+
+KEPT_POINTS, HAD_MODEL = "points", "had_model"
+"""What is remembered of a level's last play: some of its points; whether there was a model by then."""
+
+
+class CenieState(eqx.Module):
+    """The window and its model; `pushes` counts the batches that entered the window.
+
+    `refitted`: the last batch changed the model. `reference`: the mean novelty of the latest new levels.
+    """
+
+    coverage: CoverageState
+    pushes: Int[Array, ""]
+    refitted: Bool[Array, ""]
+    reference: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class CenieNovelty:
+    """A window of experience, the model fitted to it, and what of a level is measured, taken in and stored.
+
+    Model and student move together, so that the density of a trajectory drifts, and a novelty that was
+    measured a while ago says more about the time than about the level. `stored` says what is done about it.
+    """
+
+    coverage: CoverageConfig
+    refit_every: int = 1
+    stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
+    measure: Literal["mean", "highest", "first-episode"] = "mean"
+    window_takes: Literal["replayed", "generated", "both"] = "replayed"
+
+    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
+        match self.stored:
+            case AsPlayed():
+                return {HAD_MODEL: Remembered("last")}
+            case Relative():
+                return {}
+            case Rescored():
+                return {KEPT_POINTS: Remembered("last", (self.stored.points, points_shape[1]))}
+
+    def init(self, points_shape: tuple[int, int]) -> CenieState:
+        return CenieState(
+            coverage=coverage.init(self.coverage, *points_shape),
+            pushes=jnp.zeros((), jnp.int32),
+            refitted=jnp.zeros((), bool),
+            reference=jnp.zeros(()),
+        )
+
+    def score(self, state: CenieState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+        """How unlikely each level's trajectory is under the present model; 0 before the first fit."""
+        measured = self._measured(state, experience)
+        if isinstance(self.stored, Relative):
+            return measured - self._reference(state, experience, measured)
+        return measured
+
+    def memory(self, state: CenieState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
+        points = experience.points
+        match self.stored:
+            case AsPlayed():
+                had_model = jnp.broadcast_to(state.coverage.fitted, points.valid.shape[:1])
+                return {HAD_MODEL: had_model.astype(jnp.float32)}
+            case Relative():
+                return {}
+            case Rescored():
+                return {KEPT_POINTS: evenly_spread(points, self.stored.points)}
+
+    def learn(
+        self,
+        state: CenieState,
+        experience: Experience,
+        *,
+        slots: Int[Array, " n"],
+        enters: Bool[Array, ""],
+        key: PRNGKeyArray,
+        mesh: Mesh | None = None,
+    ) -> CenieState:
+        """Let a batch into the window if it `enters`, and fit again if that is due.
+
+        What a student plays without learning, while the buffer is filling, only fills the window for the
+        first time: after that it would be a fit for every batch to what is known already.
+        """
+        pushed = coverage.push(state.coverage, experience.points.values, experience.points.valid)
+        was_full, is_full = (coverage.is_full(window) for window in (state.coverage, pushed))
+        enters = self._enters(experience, enters, was_full)
+        due = enters & ((is_full & ~was_full) | ((state.pushes % self.refit_every) == 0))
+        reference = state.reference
+        if isinstance(self.stored, Relative):
+            reference = self._reference(state, experience, self._measured(state, experience))
+
+        # Where devices exchange points or results, no condition may stand around it.
+        known = chosen(enters, pushed, state.coverage)
+        known = coverage.fit(self.coverage, known, key, due=due, mesh=mesh)
+        return CenieState(known, state.pushes + enters, due, reference)
+
+    def _enters(
+        self, experience: Experience, enters: Bool[Array, ""], was_full: Bool[Array, ""]
+    ) -> Bool[Array, ""]:
+        """Whether the window takes a batch, by what it is to hold."""
+        learned, generated = experience.learned, experience.is_new
+        replayed = enters if learned is None else enters & (learned | ~was_full)
+        if learned is not None:
+            generated |= ~learned
+        # `enters` is true of a new batch only while the level buffer fills.
+        generated &= ~enters | ~was_full
+        match self.window_takes:
+            case "replayed":
+                return replayed
+            case "generated":
+                return generated
+            case "both":
+                return replayed | generated
+
+    def rescore(
+        self, state: CenieState, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Float[Array, " c"] | None:
+        """The novelty of all stored levels under a new model, by the points that were kept of them.
+
+        Where none are kept, levels from before the first fit get the lowest novelty of the others: their 0
+        is above all that is measured later.
+        """
+        stored = buffer.column(NOVELTY)
+        match self.stored:
+            case AsPlayed():
+                measured = buffer.mask & (buffer.memory[HAD_MODEL] > 0)
+                lowest = jnp.where(measured, stored, jnp.inf).min()
+                return jnp.where(measured, stored, jnp.where(jnp.isfinite(lowest), lowest, 0.0))
+            case Relative():
+                return None
+            case Rescored():
+                return side_by_side(mesh, self._rescored, state, buffer.memory[KEPT_POINTS], stored)
+
+    def _rescored(
+        self, devices: Devices | None, state: CenieState, kept: Float[Array, "c k d"], stored: Array
+    ) -> Float[Array, " c"]:
+        def measure(kept: Float[Array, "r k d"], stored: Float[Array, " r"]) -> Float[Array, " r"]:
+            exists = jnp.isfinite(kept).all(axis=2)
+            measured = coverage.novelty(self.coverage, state.coverage, kept, exists)
+            return jnp.where(exists.any(axis=1), measured, stored)
+
+        def measure_if_due(*rows: Array) -> Float[Array, " r"]:
+            # In here no device waits for another, because not all programs would.
+            return jax.lax.cond(state.refitted, measure, lambda _, stored: stored, *rows)
+
+        return shared(devices, measure_if_due, kept, stored)
+
+    def _measured(self, state: CenieState, experience: Experience) -> Float[Array, " n"]:
+        points, measure = experience.points, "highest" if self.measure == "highest" else "mean"
+        valid = points.valid
+        if self.measure == "first-episode":
+            if points.first_episode is None:
+                raise ValueError("measure: the points do not say which of them are of the first episode")
+            valid = valid & points.first_episode
+        return coverage.novelty(self.coverage, state.coverage, points.values, valid, measure=measure)
+
+    def _reference(
+        self, state: CenieState, experience: Experience, measured: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        """The mean novelty of the latest new levels, those of this batch if it is new."""
+        return jnp.where(experience.is_new, measured.mean(), state.reference)
+
+    def metrics(self, state: CenieState, buffer: BufferState) -> dict[str, Array]:
+        """The last fit, number by number."""
+        window = state.coverage
+        found = {"fitted": window.fitted, "failed_fits": window.failed_fits}
+        for name, value in window.diagnostics.items():
+            if value.ndim == 0:
+                found[f"fit/{name}"] = value
+            elif isinstance(self.coverage, MixtureConfig):
+                found[f"fit/{name}/{several(sizes_of(self.coverage))}"] = value
+        return found

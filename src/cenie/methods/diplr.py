@@ -1,0 +1,114 @@
+"""DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored level.
+
+The published listing plays all stored levels again in every iteration. Here a level's experience is that of
+its last play; the distances between all stored levels are kept, and renewed for the levels that were played.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
+from cenie.methods.occupancy import Transport, pairwise, transport_of
+from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.config import Entropic, Exact, Sliced
+from cenie.teach.curriculum import NOVELTY
+from cenie.teach.novelty import Experience
+
+
+class DiplrState(eqx.Module):
+    """What is known of the level in each slot: its occupancy, and the distances from those of all others.
+
+    No level is near to itself or to an empty slot: such distances are infinite, once and for all.
+    """
+
+    occupancies: Float[Array, "c f"]
+    distances: Float[Array, "c c"]
+
+
+class Compared(eqx.Module):
+    """The occupancies of a batch, and their distances from the stored ones and from each other."""
+
+    occupancies: Float[Array, "n f"]
+    to_stored: Float[Array, "n c"]
+    to_batch: Float[Array, "n n"]
+
+
+@dataclass(frozen=True)
+class DiplrNovelty:
+    """The mean distance to so many nearest `neighbours` among the `capacity` levels of the buffer."""
+
+    capacity: int
+    distance: Sliced | Exact | Entropic
+    neighbours: int = 1
+
+    @property
+    def _transport(self) -> Transport:
+        return transport_of(self.distance)
+
+    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
+        return {}
+
+    def init(self, points_shape: tuple[int, int]) -> DiplrState:
+        numbers = self._transport.numbers(points_shape[1])
+        infinite = jnp.full((self.capacity, self.capacity), jnp.inf)
+        return DiplrState(jnp.zeros((self.capacity, numbers)), infinite)
+
+    def examine(
+        self, state: DiplrState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Compared:
+        """Compare a batch with what is stored."""
+        occupancies = self._transport.describe(experience.points)
+        others = jnp.concatenate([state.occupancies, occupancies])
+        distances = pairwise(self._transport, occupancies, others, mesh)
+        to_stored, to_batch = distances[:, : self.capacity], distances[:, self.capacity :]
+        is_other = ~jnp.eye(len(to_batch), dtype=bool)
+        return Compared(
+            occupancies,
+            to_stored=jnp.where(buffer.mask, to_stored, jnp.inf),
+            to_batch=jnp.where(is_other, to_batch, jnp.inf),
+        )
+
+    def score(self, state: DiplrState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+        """The distance of each level from the nearest other one that is stored."""
+        assert experience.slots is not None
+        found: Compared = experience.findings
+        novelty = nearest_others(found.to_stored, experience.slots, buffer.mask, self.neighbours)
+        return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
+
+    def memory(self, state: DiplrState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
+        return {}
+
+    def learn(
+        self,
+        state: DiplrState,
+        experience: Experience,
+        *,
+        slots: Int[Array, " n"],
+        enters: Bool[Array, ""],
+        key: PRNGKeyArray,
+        mesh: Mesh | None = None,
+    ) -> DiplrState:
+        """Keep what was found of the levels that are stored now."""
+        found: Compared = experience.findings
+        places = last_of_each(slots, self.capacity)
+        distances = state.distances.at[places].set(found.to_stored, mode="drop")
+        distances = distances.at[:, places].set(found.to_stored.T, mode="drop")
+        distances = distances.at[places[:, None], places].set(found.to_batch, mode="drop")
+        return DiplrState(state.occupancies.at[places].set(found.occupancies, mode="drop"), distances)
+
+    def rescore(
+        self, state: DiplrState, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Float[Array, " c"]:
+        """The distance of every stored level from the nearest other one that is stored now."""
+        novelty = mean_of_finite(smallest(state.distances, self.neighbours))
+        return or_largest(novelty, jnp.where(buffer.mask, novelty, -jnp.inf))
+
+    def metrics(self, state: DiplrState, buffer: BufferState) -> dict[str, Array]:
+        """How different the stored levels are: their mean distance from each other."""
+        total = jnp.where(jnp.isfinite(state.distances), state.distances, 0.0).sum()
+        return {"mean_distance": total / jnp.maximum(buffer.size * (buffer.size - 1), 1)}

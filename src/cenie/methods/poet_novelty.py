@@ -1,0 +1,123 @@
+"""POET's novelty: how far a level, written as a few numbers, is from the nearest of all that were admitted.
+
+It looks at the level alone: what the student does on it plays no part, and levels of one encoding are equal.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from cenie.methods.nearest import euclidean, last_of_each, mean_of_finite, or_largest, smallest
+from cenie.records import Level
+from cenie.replay.buffer import BufferState, Remembered
+from cenie.teach.curriculum import NOVELTY
+from cenie.teach.novelty import Experience
+from cenie.xla.devices import on_own_rows
+
+
+class PoetState(eqx.Module):
+    """The encodings of all levels that entered the buffer, the latest so many, and how many there were.
+
+    `stored` and `nearest` are the encoding of the level in each slot, and its distances from the nearest
+    others of the archive: what is admitted later can only come closer.
+    """
+
+    archive: Float[Array, "a d"]
+    admitted: Int[Array, ""]
+    stored: Float[Array, "c d"]
+    nearest: Float[Array, "c k"]
+
+
+class Encoded(eqx.Module):
+    """The encodings of a batch, and how far the nearest of the archive are from each."""
+
+    encodings: Float[Array, "n d"]
+    nearest: Float[Array, "n k"]
+
+
+@dataclass(frozen=True)
+class PoetNovelty:
+    """The mean distance to the nearest `neighbours` in the `archive`; an encoding has so many `numbers`."""
+
+    encode: Callable[[Level], Float[Array, " d"]]
+    numbers: int
+    capacity: int
+    neighbours: int
+    archive: int
+
+    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
+        return {}
+
+    def init(self, points_shape: tuple[int, int]) -> PoetState:
+        return PoetState(
+            archive=jnp.zeros((self.archive, self.numbers)),
+            admitted=jnp.zeros((), jnp.int32),
+            stored=jnp.zeros((self.capacity, self.numbers)),
+            nearest=jnp.full((self.capacity, self.neighbours), jnp.inf),
+        )
+
+    def examine(
+        self, state: PoetState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Encoded:
+        """Encode a batch, and look for its neighbours."""
+        # A loop in there must not wait for the loops of other devices.
+        encodings = on_own_rows(mesh, jax.vmap(self.encode), experience.levels)
+        exists = jnp.arange(self.archive) < state.admitted
+        distances = jnp.where(exists, euclidean(encodings, state.archive), jnp.inf)
+        return Encoded(encodings, smallest(distances, self.neighbours))
+
+    def score(self, state: PoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+        """The mean distance of each level from its neighbours; a stored level is not its own."""
+        assert experience.slots is not None
+        is_stored = (experience.slots >= 0)[:, None]
+        found: Encoded = experience.findings
+        novelty = mean_of_finite(jnp.where(is_stored, state.nearest[experience.slots], found.nearest))
+        return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
+
+    def memory(self, state: PoetState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
+        return {}
+
+    def learn(
+        self,
+        state: PoetState,
+        experience: Experience,
+        *,
+        slots: Int[Array, " n"],
+        enters: Bool[Array, ""],
+        key: PRNGKeyArray,
+        mesh: Mesh | None = None,
+    ) -> PoetState:
+        """Let the levels that have just entered the buffer into the archive."""
+        assert experience.slots is not None
+        found: Encoded = experience.findings
+        places = last_of_each(jnp.where(experience.slots < 0, slots, -1), self.capacity)
+        is_admitted = places < self.capacity
+        stored = state.stored.at[places].set(found.encodings, mode="drop")
+        nearest = state.nearest.at[places].set(found.nearest, mode="drop")
+        is_other = is_admitted & (places != jnp.arange(self.capacity)[:, None])
+        newcomers = jnp.where(is_other, euclidean(stored, found.encodings), jnp.inf)
+
+        number = state.admitted + jnp.cumsum(is_admitted) - 1
+        turn = jnp.where(is_admitted, number % self.archive, self.archive)
+        return PoetState(
+            archive=state.archive.at[turn].set(found.encodings, mode="drop"),
+            admitted=state.admitted + is_admitted.sum(),
+            stored=stored,
+            nearest=smallest(jnp.concatenate([nearest, newcomers], axis=1), self.neighbours),
+        )
+
+    def rescore(
+        self, state: PoetState, buffer: BufferState, *, mesh: Mesh | None = None
+    ) -> Float[Array, " c"]:
+        """The mean distance of every stored level from its neighbours of today."""
+        novelty = mean_of_finite(state.nearest)
+        return or_largest(novelty, jnp.where(buffer.mask, novelty, -jnp.inf))
+
+    def metrics(self, state: PoetState, buffer: BufferState) -> dict[str, Array]:
+        """How many levels were admitted so far."""
+        return {"admitted": state.admitted}

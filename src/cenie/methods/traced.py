@@ -1,0 +1,138 @@
+"""TRACED: what a transition model and the progress of other levels add to a score (Cho et al., 2025)."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from cenie.records import Rollout
+from cenie.replay.config import Traced
+from cenie.replay.scores import ScoreInputs, transition_mean
+from cenie.spaces import Space, is_image, numbers_in
+from cenie.student.encoders import flatten
+from cenie.student.layers import Linear, uniform
+from cenie.student.lstm import LSTM
+from cenie.xla.devices import mean_over_devices, on_own_rows
+
+_MAX_GRADIENT, _WEIGHT_DECAY = 0.5, 1e-5
+"""Of the original code's optimiser."""
+
+
+class TransitionModel(eqx.Module):
+    """Predicts the next observation from those so far and the actions, with a memory of its own."""
+
+    memory: LSTM
+    readout: Linear
+
+
+class TracedState(eqx.Module):
+    """The model and its optimiser; and what co-learnability compares.
+
+    `regrets` has the last score of the level in each slot, without what was added to it later. `slots` are
+    those of the replay before, and `ids` the levels that were there.
+    """
+
+    model: TransitionModel
+    optimiser: optax.OptState
+    regrets: Float[Array, " c"]
+    slots: Int[Array, " n"]
+    ids: Int[Array, " n"]
+
+
+@dataclass(frozen=True)
+class TracedCorrection:
+    """Adds to the score of a level how badly its transitions are predicted; and, once the next batch was
+    replayed, how much the scores of that batch have fallen meanwhile."""
+
+    settings: Traced
+    observation_spaces: tuple[Space, ...]
+    action_space: Space
+
+    def init(self, capacity: int, num_levels: int, key: PRNGKeyArray) -> TracedState:
+        memory_key, readout_key = jax.random.split(key)
+        seen, done = sum(map(numbers_in, self.observation_spaces)), numbers_in(self.action_space)
+        size = self.settings.memory_size
+        model = TransitionModel(LSTM(seen + done, size, 1.0, memory_key), uniform(readout_key, size, seen))
+        nowhere = jnp.full(num_levels, -1, jnp.int32)
+        optimiser = self._optimiser.init(eqx.filter(model, eqx.is_inexact_array))
+        return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
+
+    def score(self, state: TracedState, inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
+        """What the transition model adds to the score of each level, before it learns from them."""
+        rollout = _rows(inputs).rollout
+        errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
+        return self.settings.transition_weight * transition_mean(inputs, errors)
+
+    def learn(
+        self,
+        state: TracedState,
+        inputs: ScoreInputs,
+        *,
+        slots: Int[Array, " n"],
+        scores: Float[Array, " c"],
+        ids: Int[Array, " c"],
+        replayed: Bool[Array, ""],
+        mesh: Mesh | None,
+    ) -> tuple[TracedState, Float[Array, " c"], dict[str, Array]]:
+        """Take in a batch that is stored in `slots` (or -1) with these new scores of all slots.
+
+        Returns the scores after co-learnability was added, too.
+        """
+
+        def loss(model: TransitionModel, inputs: ScoreInputs) -> Float[Array, ""]:
+            return jnp.mean(transition_mean(inputs, self._errors(model, inputs.rollout)))
+
+        error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(inputs))
+        updates, optimiser = self._optimiser.update(
+            gradient, state.optimiser, eqx.filter(state.model, eqx.is_inexact_array)
+        )
+        model = eqx.apply_updates(state.model, updates)
+
+        capacity = len(scores)
+        scored = jnp.where((slots >= 0) & inputs.outcomes.completed, slots, capacity)
+        is_scored = jnp.zeros(capacity, bool).at[scored].set(True, mode="drop")
+        fallen = jnp.sum(jnp.where(is_scored, state.regrets - scores, 0.0)) / jnp.maximum(is_scored.sum(), 1)
+        progress = jnp.where(replayed, fallen, 0.0)
+        still_there = (state.slots >= 0) & (ids[state.slots] == state.ids)
+        before = (
+            jnp.zeros(capacity, bool).at[jnp.where(still_there, state.slots, capacity)].set(True, mode="drop")
+        )
+        added = jnp.where(before, self.settings.colearnability_weight * progress, 0.0)
+        after = TracedState(
+            model=model,
+            optimiser=optimiser,
+            regrets=jnp.where(is_scored, scores, state.regrets),
+            slots=jnp.where(replayed, slots, state.slots),
+            ids=jnp.where(replayed, ids[slots], state.ids),
+        )
+        return after, scores + added, {"transition_error": error, "colearnability": progress}
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        rate = self.settings.learning_rate
+        return optax.chain(
+            optax.clip_by_global_norm(_MAX_GRADIENT), optax.adamw(rate, weight_decay=_WEIGHT_DECAY)
+        )
+
+    def _errors(self, model: TransitionModel, rollout: Rollout) -> Float[Array, "n t"]:
+        """How far the next observation is from its prediction, at each step; the last one means nothing.
+
+        Absolute differences of images and squared ones of others, as in the original code.
+        """
+        seen = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (rollout.observation, rollout.action))
+        observed = flatten(self.observation_spaces, seen[0])
+        acted = flatten((self.action_space,), seen[1])
+        state = model.memory.initial_state(observed.shape[2])
+        memory = model.memory.sequence(state, jnp.concatenate([observed, acted]), rollout.start.T)
+        difference = model.readout(memory) - jnp.roll(observed, -1, axis=1)
+        has_image = any(map(is_image, self.observation_spaces))
+        return jnp.mean(jnp.abs(difference) if has_image else jnp.square(difference), axis=0).T
+
+
+def _rows(inputs: ScoreInputs) -> ScoreInputs:
+    """The same without the student's memory, the only part that has no leading axis of levels."""
+    return eqx.tree_at(lambda i: i.rollout.memory, inputs, ())

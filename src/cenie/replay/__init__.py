@@ -1,0 +1,1 @@
+"""The machine of the papers: scores, priorities, the level buffer."""

@@ -1,1 +1,0 @@
-"""All input and output: configs, training loop, checkpoints, metrics, evaluation, command line."""

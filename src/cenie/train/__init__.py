@@ -1,0 +1,1 @@
+"""Training: the loop around the cycle, and all that surrounds it."""

@@ -1,0 +1,1 @@
+"""Everything that exists because of a compiler: devices, kept programs, flags, tricks."""

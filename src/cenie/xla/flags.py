@@ -1,0 +1,116 @@
+"""What the machine offers, and what XLA is told of it. Loads no JAX, which reads the flags when loaded."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from cenie.experiment.config import Config
+from cenie.xla.cache import visible_cores
+
+_COUNT_FLAG = "--xla_force_host_platform_device_count"
+
+_VERSIONS = {"xla_cpu_use_fusion_emitters": ((0, 8), (0, 10))}
+"""The first and the last jaxlib known to have an option. XLA ends the process at a flag it does not know."""
+
+
+def core_count() -> int:
+    """The cores' worth of time that this process may use: a container may see many cores and be given few."""
+    return min([visible_cores(), *(max(1, math.ceil(quota)) for quota in cpu_quotas())])
+
+
+def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
+    """The limits of CPU time, in cores, of this process's control group and of those above it (Linux)."""
+    mounts = root / "sys/fs/cgroup"
+    for line in _words(root / "proc/self/cgroup", separator="\n"):
+        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
+        if not controllers:  # version 2 has one tree for all controllers
+            for group in _groups(mounts, path):
+                yield from _quota(_words(group / "cpu.max"))
+        elif "cpu" in controllers.split(","):
+            for group in _groups(mounts / "cpu", path):
+                yield from _quota([*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")])
+
+
+def prepare_devices(config: Config) -> None:
+    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
+
+    What else the domain asks of XLA is passed on, too.
+    """
+    show_devices(config.device_count(max(core_count(), config.run.devices)), *config.entry.xla_flags)
+
+
+def show_devices(count: int, *flags: str) -> None:
+    """Let JAX see so many devices on the host, and XLA these flags.
+
+    Must run before JAX is imported. A flag that the user has set already is kept, and one that this version
+    of XLA may not know is left out.
+    """
+    # XLA cries "Very slow compile?" after two minutes, and no flag of its own stops that; `Progress` says
+    # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    given = os.environ.get("XLA_FLAGS", "")
+    names = {flag.split("=")[0] for flag in given.split()}
+    wanted = (f"{_COUNT_FLAG}={count}", *flags)
+    added = [flag for flag in wanted if (name := flag.split("=")[0]) not in names and is_known(name)]
+    os.environ["XLA_FLAGS"] = " ".join([*given.split(), *added])
+
+
+def is_known(option: str) -> bool:
+    """Whether the installed XLA has this option, or flag, as far as anybody can tell."""
+    name = option.lstrip("-")
+    if name not in _VERSIONS:
+        return True
+    first, last = _VERSIONS[name]
+    try:
+        major, minor = metadata.version("jaxlib").split(".")[:2]
+        return first <= (int(major), int(minor)) <= last
+    except (metadata.PackageNotFoundError, ValueError):  # installed in some way of its own
+        return False
+
+
+def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:
+    """What to say if devices stay idle that nobody told to; `found` is how many JAX has.
+
+    Where the devices are the host's cores, JAX was shown only as many as the run can use.
+    """
+    wanted, used = config.run.devices, config.device_count(found)
+    if wanted:
+        if used < wanted:
+            yield f"using {used} of the {wanted} devices of run.devices: there are no more"
+        return
+    available = found
+    if are_cores and found == config.device_count(core_count()):
+        available = core_count()
+    if used < available:
+        student = config.student
+        what = "student.num_levels / student.ppo.minibatches"
+        if not student.network.recurrent:
+            what = "what divides student.num_levels and the steps of a minibatch"
+        yield (
+            f"using {used} of {available} devices: their number must divide {config.levels_per_minibatch} "
+            f"({what})"
+        )
+
+
+def _groups(mount: Path, path: str) -> list[Path]:
+    """A group's directory and those above it; in a container the path may be the host's, and not be there."""
+    inside = mount / path.lstrip("/")
+    return [inside, *(above for above in inside.parents if above.is_relative_to(mount))]
+
+
+def _quota(words: list[str]) -> Iterator[float]:
+    """Microseconds of CPU time for each period of so many; "max" and -1 mean no limit."""
+    with contextlib.suppress(ValueError):
+        quota, period = (int(word) for word in words)
+        if quota > 0 and period > 0:
+            yield quota / period
+
+
+def _words(path: Path, separator: str | None = None) -> list[str]:
+    try:
+        return path.read_text().split(separator)
+    except (OSError, ValueError):  # not there, or not text
+        return []

@@ -1,0 +1,295 @@
+"""The training cycle as compiled programs, made in the background and kept for later runs.
+
+All cycles of the library run here, those of `cenie train` and those of a loop of somebody's own (`cycle`,
+`cycles`). So they have the same bits.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.stages import Lowered
+
+from cenie.envs.domains import DOMAINS
+from cenie.experiment.build import Parts
+from cenie.experiment.config import Config
+from cenie.methods.table import OWN
+from cenie.settings import to_data
+from cenie.teach.curriculum import TeacherState
+from cenie.teach.cycle import (
+    Counters,
+    Learned,
+    Metrics,
+    Setup,
+    Told,
+    TrainState,
+    learn_turn,
+    play_turn,
+    tell_turn,
+)
+from cenie.teach.cycle import cycle as traced_cycle
+from cenie.teach.measure import apart
+from cenie.teach.recording import PointSample, Record, merged
+from cenie.xla import devices
+from cenie.xla.cache import give_back_memory
+from cenie.xla.flags import is_known
+from cenie.xla.traces import Flat, Program, Results, Traced, read, shape_of, trace_file, write
+
+_NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
+"""XLA's newer way to write kernels, which takes half as long again and twice the memory to compile. Learning
+is faster with it by a tenth in mazes and by a third for walkers, and telling the teacher is not; of playing
+it depends on the domain, which says so to the whole process (`DomainEntry.xla_flags`)."""
+
+_WITHOUT_TREES = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
+"""XLA makes three kernels of every longer sum, for its last digits. A buffer has many sums, and of no more
+numbers than it has slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
+
+PARTS = {
+    "play_turn": _WITHOUT_TREES,
+    "learn_turn": {_NEWER_KERNELS: True},
+    "tell_turn": {_NEWER_KERNELS: False} | _WITHOUT_TREES,
+}
+"""The parts of a cycle, in their order, and how each is compiled for CPUs."""
+
+
+_SETUPS_AT_ONCE = 4
+"""The setups whose programs stay in memory for `cycle` and `cycles`."""
+
+
+def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+    """Run one training cycle: ask the teacher for levels, play, learn if told to, tell the teacher.
+
+    Called with arrays, it runs the programs of `cenie train` and returns the same bits. They are compiled at
+    the first call for a setup. Called inside of `jax.jit` or another transformation, it becomes a part of
+    that program, which may round differently in the last digits.
+
+    Args:
+        setup: The fixed parts of a run, from `cenie.build`.
+        state: The state before the cycle, from `cenie.init` or an earlier cycle.
+
+    Returns:
+        The state after the cycle, what is logged of it, and a record of its levels. The arguments stay valid.
+    """
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
+        return traced_cycle(setup, state)
+    return _programs_of(setup).cycle(devices.place(setup.mesh, state))
+
+
+def cycles(
+    setup: Setup, state: TrainState, count: int, updates: int
+) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
+    """Run `count` training cycles, or fewer once the student has had `updates` updates.
+
+    This is the loop of `cenie train` without its files and evaluations, and returns the same bits. It runs on
+    the host: it cannot be called inside of `jax.jit`. `cycle` can.
+
+    Args:
+        setup: The fixed parts of a run, from `cenie.build`.
+        state: The state before the first cycle, from `cenie.init` or earlier cycles.
+        count: The largest number of cycles.
+        updates: The number of updates of the whole run, those that `state` has had included.
+
+    Returns:
+        The state after the last cycle; the counters, the metrics and the rows of the levels after each cycle
+        that was run, stacked in NumPy arrays with a leading axis of cycles. The points of the record are one
+        sample of all cycles.
+    """
+    return _programs_of(setup)(devices.place(setup.mesh, state), updates, count)
+
+
+@functools.lru_cache(_SETUPS_AT_ONCE)
+def _programs_of(setup: Setup) -> "CompiledCycles":
+    return CompiledCycles(setup, 1)
+
+
+class CompiledCycles:
+    """`cycles` of a setup: a function of a state, placed as `place` does it, and the number of updates.
+
+    Up to `count` cycles at a time, unless a call says another number. They are compiled when they are first
+    needed, with these `options` of XLA's. The parts of a cycle are compiled side by side, since XLA does much
+    of the work on a program on one core. `settings`, if given, are all that they depend on
+    (`program_settings`): once traced they are kept in the `directory`.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        count: int,
+        options: dict[str, Any] | None = None,
+        *,
+        settings: Any = None,
+        directory: Path | None = None,
+    ):
+        self._setup, self._count, self._options = setup, count, options
+        self._settings, self._directory = settings, directory
+        self._programs: dict[str, Program] | None = None
+        self._pending: Future[dict[str, Program]] | None = None
+
+    def begin(self, state: TrainState) -> None:
+        """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
+        if self._pending is not None or self._programs is not None:
+            return
+        pool = ThreadPoolExecutor(1 + len(PARTS), "compiling")
+        state = devices.expected(self._setup.mesh, state, split=False)
+        parts = self._kept(state) or self._traced(state)
+        self._pending = pool.submit(self._compiled, pool, parts)
+
+    def _compiled(self, pool: ThreadPoolExecutor, parts: Iterable["_Part"]) -> dict[str, Program]:
+        """Each part is compiled as soon as it is there, while the next one may still have to be traced."""
+        try:
+            compiling = {part.name: pool.submit(self._finished, part) for part in parts}
+        finally:
+            pool.shutdown(wait=False)
+        programs = {name: program.result() for name, program in compiling.items()}
+        give_back_memory()
+        return programs
+
+    def _kept(self, state: TrainState) -> list["_Part"]:
+        """The parts of a cycle that an earlier run has traced, or nothing."""
+        if (file := self._file(state)) is None:
+            return []
+        try:
+            kept = {traced.name: traced for traced in read(file)}
+            arguments = self._arguments(state, self._expected(kept["play_turn"].results))
+            return [_Part(name, kept[name].lowered(*arguments[name]), kept[name].results) for name in PARTS]
+        except Exception:  # Nothing that is wrong with what was kept may stop a run.
+            return []
+
+    def _file(self, state: TrainState) -> Path | None:
+        if self._settings is None or self._directory is None:
+            return None
+        return trace_file(self._directory, self._settings, state)
+
+    def _traced(self, state: TrainState) -> Iterator["_Part"]:
+        """The parts of a cycle, traced one by one; the one that takes longest to compile comes second."""
+        play = Flat("play_turn", functools.partial(play_turn, self._setup), state)
+        kept = [self._lowered(play, state)]
+        yield kept[0].part
+        arguments = self._arguments(state, self._expected(play.results))
+
+        def learn_leaves(state: TrainState, leaves: list[Any]) -> Learned:
+            return learn_turn(self._setup, state, jax.tree.unflatten(play.structure, leaves))
+
+        def tell_leaves(teacher: TeacherState, leaves: list[Any], students: Any) -> Told:
+            return tell_turn(self._setup, teacher, jax.tree.unflatten(play.structure, leaves), students)
+
+        for name, function in {"tell_turn": tell_leaves, "learn_turn": learn_leaves}.items():
+            kept.append(self._lowered(Flat(name, function, *arguments[name]), *arguments[name]))
+            yield kept[-1].part
+        whole = [each.traced for each in kept if each.traced is not None]
+        if len(whole) == len(kept) and (file := self._file(state)) is not None:
+            write(file, whole)
+
+    def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
+        """What each part is called with; of a turn, the leaves."""
+        return {
+            "play_turn": (state,),
+            "learn_turn": (state, turn),
+            "tell_turn": (state.teacher, turn, state.students),
+        }
+
+    def _lowered(self, function: Flat, *arguments: Any) -> "_Lowered":
+        """A program is compiled from its module even if that is not kept, so that no bit depends on that."""
+        if jax.process_count() == 1:
+            # Some operations have no module: calls of the host, and what a library makes no promise about.
+            with contextlib.suppress(ValueError, NotImplementedError):
+                traced = function.traced()
+                return _Lowered(_Part(traced.name, traced.lowered(*arguments), traced.results), traced)
+        lowered = function.lowered()
+        return _Lowered(_Part(function.__name__, lowered, function.results), None)
+
+    def _expected(self, results: Results) -> list[Any]:
+        """The leaves of a turn, as they will be placed."""
+        return [
+            devices.expected(
+                self._setup.mesh, shape_of(shape, kind), split=path.startswith(("played.", "statistics."))
+            )
+            for path, shape, kind in results
+        ]
+
+    def _finished(self, part: "_Part") -> Program:
+        on_cpu = jax.default_backend() == "cpu" and is_known(_NEWER_KERNELS)
+        options = PARTS[part.name] if on_cpu else {}
+        return Program(part.results, part.lowered.compile(options | (self._options or {})))
+
+    def programs(self, state: TrainState) -> dict[str, Program]:
+        """The parts of a cycle, for states like this one; waits for the compiler the first time."""
+        if self._programs is None:
+            self.begin(state)
+            assert self._pending is not None
+            pending, self._pending = self._pending, None
+            self._programs = pending.result()
+        return self._programs
+
+    def cycle(self, state: TrainState) -> tuple[TrainState, Metrics, Record]:
+        """One cycle: `traced_cycle` by its compiled parts."""
+        play, learn, tell = (self.programs(state)[name] for name in PARTS)
+        turn = play(state)
+        learned = learn(state, turn)
+        students = learn.part(learned, "students", state.students)
+        told = tell(state.teacher, turn, students)
+        after = TrainState(
+            key=state.key,
+            counters=play.part(turn, "counters", state.counters),
+            # A teacher may have others to evaluate.
+            students=tell.part(told, "students", students) if tell.entries(told, "students") else students,
+            teacher=tell.part(told, "teacher", state.teacher),
+        )
+        points = play.entries(turn, "points")
+        record = Record(tell.entries(told, "levels"), PointSample(**points) if points else None)
+        metrics = play.entries(turn, "metrics") | learn.entries(learned, "metrics")
+        return after, metrics | tell.entries(told, "metrics"), record
+
+    def __call__(
+        self, state: TrainState, updates: int, count: int | None = None
+    ) -> tuple[TrainState, Counters, dict[str, np.ndarray], Record]:
+        """See `cycles`."""
+        count, found = self._count if count is None else count, []
+        while len(found) < count and int(devices.to_host(state.counters.updates)) < updates:
+            state, metrics, record = self.cycle(state)
+            found.append((state.counters, metrics, record))
+        found = devices.to_host(found)
+        if not found:
+            nothing = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.counters)
+            return state, nothing, {}, Record({}, None)
+        rows = ((counters, metrics, record.levels) for counters, metrics, record in found)
+        counters, metrics, levels = jax.tree.map(lambda *values: np.stack(values), *rows)
+        samples = [record.points for *_, record in found if record.points is not None]
+        return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
+
+
+class _Part(NamedTuple):
+    """One part of a cycle, ready to be compiled."""
+
+    name: str
+    lowered: Lowered
+    results: Results
+
+
+class _Lowered(NamedTuple):
+    """A part, and what can be kept of it."""
+
+    part: _Part
+    traced: Traced | None
+
+
+def program_settings(config: Config, parts: Parts | None) -> Any:
+    """All of a config that the programs of its cycle depend on, as plain data.
+
+    None if they depend on more: on something that was passed from Python, or on a domain that is not ours. If
+    the devices belong to several processes, too: a program of one of these is not one of another.
+    """
+    own = parts is None or not parts.names
+    if not own or config.from_python or DOMAINS.get(config.domain) is not config.entry:
+        return None
+    if config.method == OWN or jax.process_count() > 1:
+        return None
+    data = to_data(config)
+    chosen = {name: data[name] for name in ("domain", "method", "env", "student", "teacher")}
+    return chosen | {"recorded_points": config.run.recorded_points}
