@@ -24,10 +24,10 @@ import numpy as np
 from benchmarks.cycle_profile import cpu_seconds
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
+from cenie.methods.config import Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import SlicedTransport
 from cenie.replay import buffer as buffers
-from cenie.replay.config import Exact, Sliced
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, init, play
 from cenie.teach.novelty import ExaminingNovelty, Experience, Novelty

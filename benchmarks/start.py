@@ -86,19 +86,19 @@ class Clock:
 def measure_parts(method: str, preset: str) -> None:
     """The parts one after another, though a run does some of them at the same time."""
     clock = Clock()
+    from cenie.experiment.devices import prepare_devices
     from cenie.experiment.presets import preset as read_preset
-    from cenie.xla.flags import prepare_devices
 
     config = read_preset("maze", method, preset)
     prepare_devices(config)
     clock("settings")
     import jax
 
-    from cenie.experiment.build import build, place
+    from cenie.experiment.build import build, place, program_settings
     from cenie.experiment.evaluate import evaluate
     from cenie.teach.cycle import init
     from cenie.xla.cache import kept_programs
-    from cenie.xla.parts import CompiledCycles, program_settings
+    from cenie.xla.parts import CompiledCycles
 
     clock("imports")
     with kept_programs() as programs:

@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 
 from cenie.rundir.files import RunDirectory
-from cenie.train.loop import train
-from cenie.train.progress import Progress
+from cenie.training.loop import train
+from cenie.training.progress import Progress
 from cenie.xla import devices, parts
 from tests.tiny import tiny
 

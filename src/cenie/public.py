@@ -37,5 +37,5 @@ from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Experience, Novelty
 from cenie.teach.source import RandomSource, Source
-from cenie.train.api import load_run, preset, train
+from cenie.training.api import load_run, preset, train
 from cenie.xla.parts import cycle, cycles

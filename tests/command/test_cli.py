@@ -14,9 +14,10 @@ from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, OK, REFUSED
 from cenie.command.options import parse
 from cenie.envs.domains import DOMAINS
-from cenie.experiment.config import load_config, read_config
+from cenie.experiment.config import read_config
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import write_json
 from cenie.settings import SettingsError
 from cenie.student.config import Bits, Gru, Mlp

@@ -296,7 +296,7 @@ PATIENT = """
 import sys, time
 from pathlib import Path
 from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.train.signals import GracefulStop, end_with, leave_on_signals
+from cenie.system.signals import GracefulStop, end_with, leave_on_signals
 
 leave_on_signals()
 end_with(0)

@@ -8,10 +8,10 @@ import pytest
 from cenie.command import report, train
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, OK, REFUSED
-from cenie.durable import WriteError
 from cenie.methods.table import METHODS
 from cenie.report.citations import entries, reasons
 from cenie.report.runs import open_run
+from cenie.system.durable import WriteError
 from tests.report.synthetic import write_run
 
 QUICK = ["--no-coverage", "--no-pictures", "--no-pdf"]

@@ -13,7 +13,7 @@ from cenie.envs.maze.dynamics import FORWARD
 from cenie.envs.maze.level import make_level
 from cenie.experiment import evaluate as module
 from cenie.experiment.evaluate import evaluate, level_scores, play_once, solved_rates, suite_mean
-from cenie.rundir.metrics import EvaluationRow
+from cenie.experiment.rows import EvaluationRow
 from cenie.student.actions import Categorical
 from cenie.student.networks import Decision, Network, make_network
 from cenie.xla.devices import level_mesh, place

@@ -13,8 +13,8 @@ import cenie
 from cenie import settings
 from cenie.command import cli
 from cenie.envs import foreign
-from cenie.experiment.config import load_config
 from cenie.rundir.checkpoint import digest
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import write_json
 from tests.pages import write_files
 from tests.unchecked import unchecked

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import (
     EntropicTransport,
@@ -22,7 +23,6 @@ from cenie.methods.occupancy import (
     unit_directions,
 )
 from cenie.replay import buffer as buffers
-from cenie.replay.config import Entropic, Exact, Sliced
 from cenie.replay.outcomes import Points
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Experience

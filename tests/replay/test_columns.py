@@ -17,11 +17,12 @@ from cenie.replay import weight
 from cenie.replay.columns import name_problem, parse_weighted, score_columns
 from cenie.replay.config import Adaptive, Constant, PriorityConfig, ReplayConfig
 from cenie.replay.scores import SCORES, Score
+from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
 from cenie.rundir.levels import read_levels
 from cenie.rundir.metrics import LevelTable
 from cenie.teach import teacher
-from cenie.teach.curriculum import NOVELTY, Column, Curriculum, Replay, WeightState
+from cenie.teach.curriculum import NOVELTY, Column, Curriculum, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Novelty
 from cenie.teach.source import RandomSource

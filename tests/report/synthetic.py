@@ -7,16 +7,10 @@ import numpy as np
 
 from cenie import settings
 from cenie.experiment.presets import preset
+from cenie.experiment.rows import EvaluationRow
 from cenie.rundir.files import FORMAT, KINDS, RunDirectory, write_json
 from cenie.rundir.levels import Snapshots
-from cenie.rundir.metrics import (
-    Evaluation,
-    EvaluationRow,
-    EvaluationTable,
-    JsonLines,
-    LevelTable,
-    write_evaluations,
-)
+from cenie.rundir.metrics import Evaluation, EvaluationTable, JsonLines, LevelTable, write_evaluations
 
 LEVELS = {
     "cenie8": ("SixteenRooms", "Labyrinth", "Maze"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from cenie.durable import WriteError
+from cenie.experiment.rows import EvaluationRow
 from cenie.report import reference, stats, tables
 from cenie.report.build import write_report
 from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
@@ -18,7 +18,8 @@ from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.report.writer import Desk, Options
 from cenie.rundir.files import RunDirectoryError
-from cenie.rundir.metrics import Evaluation, EvaluationRow, write_evaluations
+from cenie.rundir.metrics import Evaluation, write_evaluations
+from cenie.system.durable import WriteError
 from tests.report.synthetic import evaluate_later, write_run
 
 QUICK = Options(pdf=False, points=120)

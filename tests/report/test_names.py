@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cenie.command.cli import run as command
-from cenie.durable import WriteError
 from cenie.report.build import write_report
 from cenie.report.writer import Desk, Options
 from cenie.rundir.files import write_json
 from cenie.rundir.names import file_name
+from cenie.system.durable import WriteError
 from tests.report.synthetic import evaluate_later, write_run
 
 QUICK = Options(pdf=False, points=60, pictures=False, coverage=False)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cenie.durable import WriteError
 from cenie.rundir.files import (
     RunDirectory,
     RunDirectoryError,
@@ -23,6 +22,7 @@ from cenie.rundir.files import (
     read_json,
     write_json,
 )
+from cenie.system.durable import WriteError
 
 HOLDER = """
 import sys, time

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cenie.durable import WriteError
 from cenie.experiment.build import build
 from cenie.rundir.files import KINDS, RunDirectoryError
 from cenie.rundir.levels import (
@@ -24,6 +23,7 @@ from cenie.rundir.levels import (
 )
 from cenie.rundir.metrics import LevelTable, cut_after
 from cenie.rundir.snapshot import levels_of_snapshot, snapshot_arrays
+from cenie.system.durable import WriteError
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import init
 from tests.tiny import tiny

@@ -371,7 +371,7 @@ class NoJax(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NoJax())
 sys.modules["wandb"] = None
-from cenie.run import memory
+from cenie.experiment import memory
 from cenie.command.cli import run
 
 memory.memory_size = lambda: 64 * 10**9

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cenie.durable import WriteError
+from cenie.experiment.rows import EvaluationRow
 from cenie.rundir.files import EVALUATION_COLUMNS, RunDirectoryError
-from cenie.rundir.metrics import EvaluationRow, EvaluationTable, JsonLines, check_format, cut_after
+from cenie.rundir.metrics import EvaluationTable, JsonLines, check_format, cut_after
+from cenie.system.durable import WriteError
 
 
 def metrics_row(cycle: int) -> dict[str, object]:

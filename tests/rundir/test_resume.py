@@ -19,14 +19,15 @@ from rich.console import Console
 import cenie
 from cenie import settings
 from cenie.command import cli
-from cenie.experiment.config import MAY_CHANGE_ON_RESUME, load_config
+from cenie.experiment.config import MAY_CHANGE_ON_RESUME
+from cenie.experiment.rows import EvaluationRow
 from cenie.rundir import evaluate, manifest
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError, config_hash, read_json, write_json
 from cenie.rundir.manifest import Unusable
-from cenie.rundir.metrics import EvaluationRow
 from cenie.rundir.resume import check_checkpoints, decay_note, read_facts, updates_done, with_decay
-from cenie.train import loop as training
-from cenie.train.progress import Progress
+from cenie.training import loop as training
+from cenie.training.progress import Progress
 from tests.tiny import tiny
 
 SHORT = tiny("dr", updates=2, run__cycles_per_chunk=1, run__checkpoint_every=1, run__evaluate_every=100)

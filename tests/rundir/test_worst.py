@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from cenie.envs.base import Suite, SuiteEntry
+from cenie.experiment.rows import EvaluationRow
 from cenie.rundir.evaluate import score_table
-from cenie.rundir.metrics import Evaluation, EvaluationRow
+from cenie.rundir.metrics import Evaluation
 from cenie.rundir.worst import FEWEST_ENTRIES, worst_levels
 
 

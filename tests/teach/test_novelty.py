@@ -16,9 +16,10 @@ from cenie.novelty.config import MixtureConfig
 from cenie.replay import weight
 from cenie.replay.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.replay.outcomes import Points, evenly_spread, in_first_episode
+from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
 from cenie.teach import teacher
-from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY, WeightState
+from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY
 from cenie.teach.cycle import play
 from cenie.teach.novelty import Experience, most_novel
 from tests.teach.runs import run

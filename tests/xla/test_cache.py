@@ -16,7 +16,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from cenie import Teacher
 from cenie.novelty import Coverage
 from cenie.novelty import estimator as estimator_module
-from cenie.xla import cache
+from cenie.xla import cache as xla_cache
 from cenie.xla.cache import cache_directory, give_back_memory, kept_programs, unusable_cache, without_alarm
 
 
@@ -31,14 +31,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     compilation_cache.reset_cache()
     monkeypatch.setenv("CENIE_CACHE_DIR", str(tmp_path / "kept"))
-    cache._ready.cache_clear()
+    xla_cache._ready.cache_clear()
     directory = cache_directory(os.environ)
     assert directory is not None
     yield directory
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
-    cache._ready.cache_clear()
+    xla_cache._ready.cache_clear()
 
 
 def compute() -> float:
@@ -124,7 +124,7 @@ def test_a_program_that_was_not_written_to_its_end_is_replaced_by_the_next_run(c
         compute()
     (path,) = cache.iterdir()
     path.write_bytes(path.read_bytes()[:-10])
-    cache._ready.cache_clear()  # a new process
+    xla_cache._ready.cache_clear()  # a new process
     with kept_programs():
         compute()
     with Hits() as hits, kept_programs():
@@ -137,7 +137,7 @@ def test_the_oldest_programs_go_when_there_are_too_many(cache: Path, monkeypatch
     for age, name in enumerate(("new-cache", "old-cache", "oldest-cache")):
         (cache / name).write_bytes(b"(" * 100)
         os.utime(cache / name, (1e9 - age, 1e9 - age))
-    monkeypatch.setattr(cache, "LARGEST", 250)
+    monkeypatch.setattr(xla_cache, "LARGEST", 250)
     with kept_programs():
         pass
     assert {path.name for path in cache.iterdir()} == {"new-cache", "old-cache"}
@@ -240,10 +240,10 @@ def test_another_number_of_cores_is_another_machine(monkeypatch: pytest.MonkeyPa
     """What is compiled depends on it, and with it the last bits of a run."""
     names = set()
     for cores in (1, 2):
-        cache._machine.cache_clear()
-        monkeypatch.setattr(cache, "visible_cores", lambda cores=cores: cores)
-        names.add(cache._machine())
-    cache._machine.cache_clear()
+        xla_cache._machine.cache_clear()
+        monkeypatch.setattr(xla_cache, "visible_cores", lambda cores=cores: cores)
+        names.add(xla_cache._machine())
+    xla_cache._machine.cache_clear()
     assert len(names) == 2
 
 
@@ -325,11 +325,11 @@ def test_a_system_without_such_a_call_is_left_alone(monkeypatch: pytest.MonkeyPa
 def test_a_program_is_looked_through_once(cache: Path, monkeypatch: pytest.MonkeyPatch):
     """Each start would unpack all that was ever kept."""
     looked_at = []
-    monkeypatch.setattr(cache, "_is_damaged", lambda path: looked_at.append(path))
+    monkeypatch.setattr(xla_cache, "_is_damaged", lambda path: looked_at.append(path))
     with kept_programs():
         compute()
     for _ in range(2):
-        cache._ready.cache_clear()  # a new process
+        xla_cache._ready.cache_clear()  # a new process
         with kept_programs():
             compute()
     assert looked_at == list(cache.iterdir())

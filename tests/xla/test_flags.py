@@ -4,16 +4,10 @@ import os
 
 import pytest
 
+from cenie.experiment.devices import prepare_devices, unused_devices
 from cenie.experiment.presets import preset
 from cenie.xla import flags
-from cenie.xla.flags import (
-    core_count,
-    cpu_quotas,
-    prepare_devices,
-    show_devices,
-    unused_devices,
-    visible_cores,
-)
+from cenie.xla.flags import core_count, cpu_quotas, show_devices, visible_cores
 from tests.tiny import tiny
 
 FLAG = "--xla_force_host_platform_device_count"

@@ -18,14 +18,15 @@ import pytest
 from rich.console import Console
 
 from cenie import Parts, Score
-from cenie.experiment.build import build, place
+from cenie.experiment.build import build, place, program_settings
 from cenie.rundir.checkpoint import digest
 from cenie.rundir.files import RunDirectory
 from cenie.teach.cycle import Setup, TrainState, init
-from cenie.train import loop as training
-from cenie.train.progress import Progress
+from cenie.training import loop as training
+from cenie.training.progress import Progress
+from cenie.xla import parts as cycle_parts
 from cenie.xla import traces
-from cenie.xla.parts import CompiledCycles, program_settings
+from cenie.xla.parts import CompiledCycles
 from cenie.xla.traces import Flat, Traced, read, source_digest, trace_file, write
 from tests.tiny import tiny
 
@@ -40,7 +41,7 @@ def fail(*_: object) -> None:
 def nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         for part in ("play_turn", "learn_turn", "tell_turn"):
-            patched.setattr(parts, part, fail)
+            patched.setattr(cycle_parts, part, fail)
         yield
 
 

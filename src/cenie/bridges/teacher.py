@@ -25,12 +25,13 @@ from cenie.bridges.levels import LevelCodec
 from cenie.envs.base import Design
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import ShuffledNovelty
+from cenie.methods.config import Epoet, Poet
 from cenie.methods.recipes import curriculum, named_columns
 from cenie.methods.table import METHODS, RandomTeacher, ReplayTeacher
 from cenie.methods.table import Teacher as TeacherSettings
 from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
-from cenie.replay.config import Epoet, Poet, ReplayConfig
+from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
 from cenie.replay.scores import Score, ScoreInputs
 from cenie.rundir import checkpoint
@@ -40,7 +41,7 @@ from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import apart
-from cenie.train.warnings import Watch
+from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs
 
 PerStep = ArrayLike | Sequence[Any]

@@ -7,7 +7,7 @@ Its input is a pipe that the other process holds open. The system closes it with
 import sys
 
 from cenie.command import entry
-from cenie.train.signals import end_with, leave_on_signals
+from cenie.system.signals import end_with, leave_on_signals
 
 if __name__ == "__main__":
     leave_on_signals()

@@ -13,10 +13,10 @@ from cenie.command.play import play_command
 from cenie.command.report import report_command
 from cenie.command.train import train_command
 from cenie.command.watch import watch_command
-from cenie.durable import WriteError, explain, is_wrong_kind
 from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError
-from cenie.train.streams import printable
+from cenie.system.durable import WriteError, explain, is_wrong_kind
+from cenie.system.streams import printable
 
 COMMANDS = {
     "train": train_command,

@@ -19,14 +19,15 @@ from cenie.command.options import directory_option, let_import, parse, plain, ty
 from cenie.command.report import ReportRequest, check_installed, make_report, read_request
 from cenie.command.sweep import Outcome, Task, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
-from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request, load_config
+from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request
 from cenie.experiment.presets import preset
 from cenie.rundir.asked import asked_for
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings
 from cenie.rundir.resume import decays
 from cenie.settings import Problem, SettingsError, setting, show
-from cenie.train.preflight import start_problems
-from cenie.train.streams import printable
+from cenie.system.streams import printable
+from cenie.training.preflight import start_problems
 from cenie.xla.flags import core_count
 
 USAGE = """\

@@ -3,8 +3,8 @@
 import gc
 import sys
 
-from cenie.train.signals import leave_on_signals
-from cenie.train.streams import flush_streams, guard_streams
+from cenie.system.signals import leave_on_signals
+from cenie.system.streams import flush_streams, guard_streams
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ from cenie.command.exit_codes import OK
 from cenie.command.opening import load_run_config
 from cenie.command.options import parse, plain
 from cenie.experiment.config import evaluation_request
+from cenie.experiment.devices import prepare_devices
 from cenie.rundir.files import RunDirectory
+from cenie.rundir.resume import check_evaluation
 from cenie.settings import Problem, SettingsError
-from cenie.train.preflight import check_evaluation
-from cenie.xla.flags import prepare_devices
 
 USAGE = """\
 cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]

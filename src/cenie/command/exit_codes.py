@@ -2,7 +2,7 @@
 
 import sys
 
-from cenie.train.streams import printable
+from cenie.system.streams import printable
 
 OK, FAILED, BAD_INPUT, REFUSED, CANNOT_WRITE, DIVERGED = 0, 1, 2, 3, 4, 5
 

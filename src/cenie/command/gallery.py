@@ -11,13 +11,13 @@ from cenie.command.exit_codes import OK, say
 from cenie.command.opening import load_run_config
 from cenie.command.options import let_import, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
-from cenie.durable import replace_file
 from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
 from cenie.experiment.config import Config
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import check_checkpoints
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from cenie.command.options import let_import
 from cenie.envs.domains import find_domain
-from cenie.experiment.config import Config, load_config
+from cenie.experiment.config import Config
 from cenie.methods.table import OWN
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Problem, SettingsError, show
 

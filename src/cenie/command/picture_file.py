@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from cenie.command.options import plain
-from cenie.durable import WriteError
 from cenie.rundir.names import file_name
 from cenie.settings import Problem, SettingsError, show
+from cenie.system.durable import WriteError
 
 SUFFIXES = (".png", ".gif")
 

@@ -9,11 +9,11 @@ from cenie.command.exit_codes import OK, say
 from cenie.command.opening import load_run_config
 from cenie.command.options import parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
-from cenie.durable import replace_file
 from cenie.report.level_files import looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import check_checkpoints
 from cenie.settings import Problem, SettingsError, setting, show
+from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
 
 USAGE = """\

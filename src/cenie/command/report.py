@@ -12,7 +12,7 @@ from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
 from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError, setting
-from cenie.train.streams import printable
+from cenie.system.streams import printable
 from cenie.xla.flags import show_devices
 
 USAGE = """\

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from cenie import settings
 from cenie.settings import Description
-from cenie.train.streams import printable
+from cenie.system.streams import printable
 
 _NARROWEST, _WIDEST = 40, 110
 """Columns of a line: longer ones are hard to read, however wide the terminal is."""

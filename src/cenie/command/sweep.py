@@ -17,10 +17,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cenie.command.exit_codes import REFUSED
-from cenie.durable import open_regular
 from cenie.rundir.asked import Asked, is_played
 from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json
-from cenie.train.signals import GracefulStop
+from cenie.system.durable import open_regular
+from cenie.system.signals import GracefulStop
 
 PROGRAM = (sys.executable, "-m", "cenie.command.child")
 _TAIL = 2**16

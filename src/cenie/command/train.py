@@ -12,18 +12,18 @@ from cenie.command.opening import load_run_config
 from cenie.command.options import NO_OPTIONS, directory_option, let_import, parse, typed
 from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
-from cenie.durable import WriteError
 from cenie.envs.domains import DOMAINS, DomainEntry, is_reference
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
+from cenie.experiment.devices import prepare_devices
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS, OWN
 from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, free_name
 from cenie.rundir.metrics import check_format
 from cenie.rundir.resume import Decay, check_checkpoints, check_unused, updates_done
 from cenie.settings import Problem, SettingsError, show
-from cenie.train.preflight import levels_before_replay, start_problems
-from cenie.train.streams import printable
-from cenie.xla.flags import prepare_devices
+from cenie.system.durable import WriteError
+from cenie.system.streams import printable
+from cenie.training.preflight import levels_before_replay, start_problems
 
 USAGE = """\
 cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
@@ -159,8 +159,8 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
     prepare_devices(config)
     from rich.console import Console
 
-    from cenie.train.loop import TrainingDiverged, train
-    from cenie.train.progress import Progress
+    from cenie.training.loop import TrainingDiverged, train
+    from cenie.training.progress import Progress
 
     console = Console()
 

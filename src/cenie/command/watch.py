@@ -12,14 +12,14 @@ from cenie import settings
 from cenie.command.exit_codes import OK, say
 from cenie.command.options import own_domains, parse
 from cenie.command.picture_file import plain_values
-from cenie.durable import explain
 from cenie.envs.domains import DomainEntry
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import check_installed, open_studio
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Problem, SettingsError, setting
-from cenie.train.signals import GracefulStop
-from cenie.train.streams import flush_streams
+from cenie.system.durable import explain
+from cenie.system.signals import GracefulStop
+from cenie.system.streams import flush_streams
 from cenie.xla.flags import show_devices
 
 USAGE = """\

@@ -10,11 +10,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Domain
+from cenie.envs.domains import DOMAINS
 from cenie.experiment.config import Config
 from cenie.methods.recipes import curriculum, named_columns
 from cenie.methods.table import OWN, OwnTeacher
 from cenie.replay.scores import Score, ScoreInputs
-from cenie.settings import Problem, SettingsError, show
+from cenie.settings import Problem, SettingsError, show, to_data
 from cenie.spaces import Space
 from cenie.student.networks import Network
 from cenie.teach.curriculum import Column, Curriculum
@@ -157,3 +158,19 @@ def _curriculum(config: Config, domain: Domain, parts: Parts, mesh: Mesh | None)
 def place(setup: Setup, state: TrainState) -> TrainState:
     """Put a state on every device of the run."""
     return devices.place(setup.mesh, state)
+
+
+def program_settings(config: Config, parts: Parts | None) -> Any:
+    """All of a config that the programs of its cycle depend on, as plain data.
+
+    None if they depend on more: on something that was passed from Python, or on a domain that is not ours. If
+    the devices belong to several processes, too: a program of one of these is not one of another.
+    """
+    own = parts is None or not parts.names
+    if not own or config.from_python or DOMAINS.get(config.domain) is not config.entry:
+        return None
+    if config.method == OWN or jax.process_count() > 1:
+        return None
+    data = to_data(config)
+    chosen = {name: data[name] for name in ("domain", "method", "env", "student", "teacher")}
+    return chosen | {"recorded_points": config.run.recorded_points}

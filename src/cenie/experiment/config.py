@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cenie import settings
-from cenie.durable import explain, read_limited
 from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is_reference
 from cenie.methods.table import (
     METHODS,
@@ -29,11 +28,10 @@ from cenie.methods.table import (
     Teacher,
 )
 from cenie.replay.config import ReplayConfig
-from cenie.rundir.files import RunDirectoryError, read_json
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.spaces import DesignSpec
 from cenie.student.config import StudentConfig
-from cenie.train.sinks import SINK_MODULES
+from cenie.system.durable import explain, read_limited
 
 DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -47,8 +45,12 @@ CHANGES_BITS = (*DECAY_SETTINGS, "run.devices", "run.recorded_points")
 MAX_PARALLEL_EPISODES = 1024
 """Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
 
-_MAX_FILE_BYTES = 2**20
+MAX_FILE_BYTES = 2**20
 """Bytes of a config file, at most; ours have some 3,000."""
+
+
+SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""What each sink imports. The extra of the package that installs it has the name of the sink."""
 
 
 @dataclass(frozen=True)
@@ -353,7 +355,7 @@ def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRe
 def read_suite_file(name: str) -> str:
     """The content of a file of held-out levels. Raises `ValueError` with the reason if that is impossible."""
     try:
-        return read_limited(Path(name), _MAX_FILE_BYTES).decode()
+        return read_limited(Path(name), MAX_FILE_BYTES).decode()
     except OSError as error:
         raise ValueError(f"cannot read it: {explain(error)}") from error
     except UnicodeDecodeError as error:
@@ -432,12 +434,3 @@ def method_problems(method: Any) -> list[Problem]:
     if isinstance(method, str) and (method in METHODS or method == OWN):
         return []
     return [Problem("method", f"must be one of {', '.join(METHODS)}, got {show(method)}")]
-
-
-def load_config(path: Path, entry: DomainEntry | None = None) -> Config:
-    """The config of a run directory; raises `SettingsError` if the file cannot be read."""
-    try:
-        data = read_json(path, _MAX_FILE_BYTES)
-    except RunDirectoryError as error:
-        raise SettingsError([Problem("config.json", str(error))]) from error
-    return read_config(data, entry)

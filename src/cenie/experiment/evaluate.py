@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from cenie.envs.base import Domain, Environment, Suite
 from cenie.experiment.config import MAX_PARALLEL_EPISODES
+from cenie.experiment.rows import EvaluationRow
 from cenie.records import EnvState, Level, Memory, Observation, Prepared
-from cenie.rundir.metrics import EvaluationRow
 from cenie.student.networks import Network
 from cenie.xla import devices
 

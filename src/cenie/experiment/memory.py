@@ -11,9 +11,9 @@ from pathlib import Path
 
 from cenie.envs.domains import DomainSpec
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
+from cenie.methods.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
 from cenie.methods.table import AlpGmmTeacher, PoetTeacher, ReplayTeacher, SflTeacher
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
-from cenie.replay.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
 from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
@@ -217,3 +217,10 @@ def format_bytes(size: int) -> str:
     units = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
     power = min(max(len(str(size)) - 1, 0) // 3, len(units) - 1)
     return f"{size / 1000**power:.3g} {units[power]}"
+
+
+def too_large(config: Config, needs: Iterable[Need]) -> list[Problem]:
+    # How large a network from elsewhere is cannot be told from the settings.
+    if any(part.startswith("network ") for part in config.from_python):
+        return []
+    return memory_problems(needs)

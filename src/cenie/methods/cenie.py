@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.methods.config import AsPlayed, Relative, Rescored
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
 from cenie.novelty.gmm import sizes_of
 from cenie.novelty.points import chosen
 from cenie.replay.buffer import BufferState, Remembered
-from cenie.replay.config import AsPlayed, Relative, Rescored
 from cenie.replay.outcomes import evenly_spread
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.measure import several

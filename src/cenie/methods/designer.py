@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cenie.envs.base import Design
 from cenie.envs.reset import step_only
+from cenie.methods.config import DesignerConfig, Utility
 from cenie.records import Level, Rollout
-from cenie.replay.config import DesignerConfig, Utility
 from cenie.replay.outcomes import Outcomes, in_first_episode
 from cenie.student.config import StudentConfig
 from cenie.student.networks import make_network

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
 from cenie.methods.occupancy import Transport, pairwise, transport_of
 from cenie.replay.buffer import BufferState, Remembered
-from cenie.replay.config import Entropic, Exact, Sliced
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Experience
 

@@ -13,8 +13,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from optax.assignment import hungarian_algorithm
 
+from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.nearest import euclidean
-from cenie.replay.config import Entropic, Exact, Sliced
 from cenie.replay.outcomes import Points, evenly_spread
 from cenie.xla.devices import Devices, shared, side_by_side
 

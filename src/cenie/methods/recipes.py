@@ -11,6 +11,7 @@ from cenie.envs.base import Design, Environment, TaskSpace
 from cenie.methods.alp_gmm import AlpGmmSource
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import AgeNovelty, ShuffledNovelty
+from cenie.methods.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
 from cenie.methods.designer import DesignerSource
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.epoet_novelty import EpoetNovelty, first_returns
@@ -29,7 +30,6 @@ from cenie.methods.table import (
 from cenie.methods.traced import TracedCorrection
 from cenie.records import Level
 from cenie.replay.columns import name_problem, parse_weighted, weight_problem
-from cenie.replay.config import Cenie, Diplr, Epoet, NoveltyConfig, Poet, Traced
 from cenie.replay.scores import SCORES, Score
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.encoders import parts_of

@@ -8,22 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from cenie.replay.columns import problems_of_weighted
-from cenie.replay.config import (
-    Alpha,
+from cenie.methods.config import (
     Cenie,
-    Constant,
     DesignerConfig,
     Diplr,
-    EditConfig,
     Epoet,
     NoveltyConfig,
     Poet,
-    ReplayConfig,
     Traced,
     Utility,
     decay_problems,
 )
+from cenie.replay.columns import problems_of_weighted
+from cenie.replay.config import Alpha, Constant, EditConfig, ReplayConfig
 from cenie.settings import Problem, setting, show
 from cenie.student.config import Memoryless, PPOConfig
 

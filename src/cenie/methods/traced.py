@@ -9,8 +9,8 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.methods.config import Traced
 from cenie.records import Rollout
-from cenie.replay.config import Traced
 from cenie.replay.scores import ScoreInputs, transition_mean
 from cenie.spaces import Space, is_image, numbers_in
 from cenie.student.encoders import flatten

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from cenie.novelty import distillation, neighbours, pca
+from cenie.novelty import distillation, gmm, neighbours, pca
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.points import chosen, cleaned, drawn

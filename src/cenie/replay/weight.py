@@ -1,16 +1,24 @@
 """How much novelty counts beside the scores when levels are sampled (alpha of CENIE Eq. 5)."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.replay import priority
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.config import Adaptive, Alpha, Constant, Linear, PriorityConfig
-from cenie.teach.curriculum import NOVELTY, WeightState
 
 _RANGE = (0.05, 0.95)
 """The adaptive weight stays inside, so that it can always learn that the other ranking is better."""
+
+
+class WeightState(eqx.Module):
+    """What the weight of novelty depends on: the number of replays, and the log-odds of an adaptive one."""
+
+    replays: Int[Array, ""]
+    log_odds: Float[Array, ""]
 
 
 def init(config: Alpha) -> WeightState:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.durable import explain, read_limited
 from cenie.settings import Problem, SettingsError
+from cenie.system.durable import explain, read_limited
 
 LARGEST = 1_000_000
 """Bytes of a file with a level, at most."""

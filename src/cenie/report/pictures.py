@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from cenie.envs.domains import DomainEntry
-from cenie.experiment.config import load_config
 from cenie.report.runs import LoggedRun
 from cenie.report.shown_levels import buffer_scenes, renderer_of
+from cenie.rundir.config_file import load_config
 from cenie.rundir.run import Run
 from cenie.settings import SettingsError
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from cenie import settings
-from cenie.durable import explain, open_regular
 from cenie.envs.domains import DOMAINS
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
@@ -34,6 +33,7 @@ from cenie.rundir.files import (
 from cenie.rundir.levels import Snapshot, parse_levels, read_snapshot, snapshots_of
 from cenie.rundir.metrics import check_format
 from cenie.settings import SettingsError
+from cenie.system.durable import explain, open_regular
 
 PLACES = 300
 """How many points a curve has, at most."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.durable import WriteError, explain, replace_file
 from cenie.envs.domains import DomainEntry
 from cenie.report.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
 from cenie.rundir.names import file_name
+from cenie.system.durable import WriteError, explain, replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

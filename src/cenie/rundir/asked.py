@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cenie import __version__
-from cenie.durable import open_regular
 from cenie.envs.domains import is_reference
 from cenie.experiment.config import Config, EvaluationRequest, read_suite_file
 from cenie.rundir.files import RunDirectoryError, read_json, write_json
+from cenie.system.durable import open_regular
 
 FORMAT = 1
 

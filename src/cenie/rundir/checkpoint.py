@@ -24,10 +24,18 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_safetensors
 from safetensors.numpy import save as to_safetensors
 
-from cenie.durable import TEMPORARY, WriteError, explain, is_unfinished, names_in, sync_directory, write_new
 from cenie.rundir import manifest as manifests
 from cenie.rundir.files import RunDirectoryError, free_name
 from cenie.rundir.manifest import ARRAYS, MANIFEST, Unusable
+from cenie.system.durable import (
+    TEMPORARY,
+    WriteError,
+    explain,
+    is_unfinished,
+    names_in,
+    sync_directory,
+    write_new,
+)
 from cenie.xla.devices import to_host
 
 _PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {

@@ -21,8 +21,8 @@ from cenie.rundir.metrics import Evaluation, write_evaluations
 from cenie.rundir.names import file_name
 from cenie.rundir.resume import check_belongs
 from cenie.rundir.worst import WORST, worst_levels
+from cenie.system.streams import printable
 from cenie.teach.cycle import TrainState, state_shapes
-from cenie.train.streams import printable
 from cenie.xla.cache import kept_programs
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie.durable import (
+from cenie.system.durable import (
     TEMPORARY,
     WriteError,
     explain,

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from cenie.durable import (
+from cenie.rundir.files import LEVEL_PLACE, RunDirectoryError
+from cenie.system.durable import (
     WriteError,
     explain,
     is_unfinished,
@@ -27,7 +28,6 @@ from cenie.durable import (
     replace_file,
     sync_directory,
 )
-from cenie.rundir.files import LEVEL_PLACE, RunDirectoryError
 
 _COUNTED = ("parent", "generation", "last_played", "clock")
 """Of a level buffer, what consists of whole numbers besides ids."""

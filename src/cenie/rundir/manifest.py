@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cenie.durable import explain, names_in, read_limited, strict_json
 from cenie.rundir.files import RunDirectoryError
+from cenie.system.durable import explain, names_in, read_limited, strict_json
 
 FORMAT = 1
 ARRAYS = "arrays.safetensors"

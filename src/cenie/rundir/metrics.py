@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.durable import WriteError, explain, open_regular, replace_file, sync_directory, write_all
+from cenie.experiment.rows import EvaluationRow
 from cenie.rundir.files import (
     EVALUATION_COLUMNS,
     FORMAT,
@@ -27,6 +27,7 @@ from cenie.rundir.files import (
     LEVEL_PLACE,
     RunDirectoryError,
 )
+from cenie.system.durable import WriteError, explain, open_regular, replace_file, sync_directory, write_all
 
 _HEADER = (",".join(EVALUATION_COLUMNS) + "\n").encode()
 _OLDER_HEADERS = {
@@ -61,20 +62,6 @@ class JsonLines:
     def sync(self) -> None:
         """Wait until all rows are on the disk. Call it before writing the checkpoint that counts on them."""
         _sync(self._path)
-
-
-@dataclass(frozen=True)
-class EvaluationRow:
-    """One episode on one held-out level."""
-
-    suite: str
-    level: str
-    variant: str
-    episode: int
-    episode_return: float
-    solved: bool
-    score: float
-    length: int
 
 
 @dataclass(frozen=True)

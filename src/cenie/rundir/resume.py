@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cenie import settings
-from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, read_config
+from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, EvaluationRequest, read_config
+from cenie.experiment.memory import evaluation_needs, too_large
 from cenie.rundir import manifest as manifests
 from cenie.rundir.files import RunDirectory, RunDirectoryError, config_hash, differing_settings, read_json
 from cenie.rundir.manifest import Unusable
 from cenie.settings import SettingsError
+from cenie.system.durable import WriteError
 
 Decay = Literal["keep", "stretch", "restart"]
 """What becomes of the fall of the learning rate when a run is made longer: it stays as it was, it reaches
@@ -186,3 +188,14 @@ def decay_note(config: Config) -> str | None:
         f"update {config.updates}; --decay stretch lets it fall over the whole run, --decay restart once "
         "more from its full value over the updates that are left, and --decay keep leaves it as it is"
     )
+
+
+def check_evaluation(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
+    """Raise what stands in the way of an evaluation, before anything is compiled for it."""
+    problems = too_large(config, evaluation_needs(config, request.episodes))
+    if problems:
+        raise SettingsError(problems)
+    if not check_checkpoints(config, directory):
+        raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
+    if not os.access(directory.path, os.W_OK):
+        raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")

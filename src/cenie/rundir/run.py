@@ -18,12 +18,11 @@ from cenie.rundir.evaluate import evaluate_run
 from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json
 from cenie.rundir.levels import read_levels, snapshots_of
 from cenie.rundir.metrics import Evaluation, read_evaluations, read_rows
-from cenie.rundir.resume import check_belongs, check_checkpoints
+from cenie.rundir.resume import check_belongs, check_checkpoints, check_evaluation
 from cenie.student.networks import Network
 from cenie.student.partition import whole
 from cenie.teach.buffer_view import StoredLevels, stored_levels
 from cenie.teach.cycle import Setup, TrainState, state_shapes
-from cenie.train.preflight import check_evaluation
 
 
 @dataclass(frozen=True, eq=False)

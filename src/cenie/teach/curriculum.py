@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.methods.traced import TracedCorrection, TracedState
 from cenie.records import Level
 from cenie.replay.buffer import BufferState
 from cenie.replay.columns import NOVELTY, REGRET, name_problem, weight_problem
 from cenie.replay.config import Alpha, Constant, ReplayConfig
-from cenie.replay.scores import Score
+from cenie.replay.scores import Score, ScoreInputs
+from cenie.replay.weight import WeightState
 from cenie.teach.novelty import Novelty
 from cenie.teach.source import Proposal, Source, SourceState
 
@@ -47,6 +48,36 @@ def ranked_by(score: Score) -> tuple[Column, ...]:
     return (Column(REGRET, score),)
 
 
+@runtime_checkable
+class Correction(Protocol):
+    """A model that learns beside a score, and adds to it. What it has learned is its state, a pytree."""
+
+    def init(self, capacity: int, num_levels: int, key: PRNGKeyArray) -> PyTree[Any]:
+        """The state before any batch. Consumes the key."""
+        ...
+
+    def score(self, state: PyTree[Any], inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
+        """What is added to the score of each level of a batch, before the model learns from it."""
+        ...
+
+    def learn(
+        self,
+        state: PyTree[Any],
+        inputs: ScoreInputs,
+        *,
+        scores: Float[Array, " c"],
+        slots: Int[Array, " n"],
+        ids: Int[Array, " c"],
+        mesh: Mesh | None,
+        replayed: Bool[Array, ""],
+    ) -> tuple[PyTree[Any], Float[Array, " c"], dict[str, Array]]:
+        """Take in a batch that is stored in `slots` (-1: not stored) with these scores of all slots.
+
+        Returns the state, the corrected scores of all slots, and what to log.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Replay:
     """A level buffer, the scores by which its levels are ranked, and when they are played again.
@@ -61,7 +92,7 @@ class Replay:
 
     config: ReplayConfig
     scores: tuple[Column, ...]
-    correction: TracedCorrection | None = None
+    correction: Correction | None = None
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.scores]
@@ -195,13 +226,6 @@ class ReplayState(eqx.Module):
     replayed: Int[Array, " n"]
 
 
-class WeightState(eqx.Module):
-    """What the weight of novelty depends on: the number of replays, and the log-odds of an adaptive one."""
-
-    replays: Int[Array, ""]
-    log_odds: Float[Array, ""]
-
-
 class TeacherState(eqx.Module):
     """Everything a teacher remembers between cycles. `edit_due`: the next cycle edits what was replayed."""
 
@@ -210,7 +234,7 @@ class TeacherState(eqx.Module):
     edit_due: Bool[Array, ""] | None = None
     novelty: PyTree[Any] = None
     weight: WeightState | None = None
-    correction: TracedState | None = None
+    correction: PyTree[Any] = None
 
     @property
     def replay(self) -> ReplayState | None:

@@ -11,9 +11,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.methods.traced import TracedState
 from cenie.records import Advantages, Level, Rollout, strongly_typed
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
@@ -269,7 +268,7 @@ def judge(
     curriculum: Curriculum,
     known: Known,
     rollouts: tuple[tuple[Rollout, Advantages], ...],
-    correction: TracedState | None = None,
+    correction: PyTree[Any] = None,
     mesh: Mesh | None = None,
 ) -> tuple[Verdict, ...]:
     """The second step: score the rollout of each student. The only one that looks at single steps."""

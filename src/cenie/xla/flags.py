@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from cenie.experiment.config import Config
 from cenie.xla.cache import visible_cores
 
 _COUNT_FLAG = "--xla_force_host_platform_device_count"
@@ -32,14 +31,6 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
         elif "cpu" in controllers.split(","):
             for group in _groups(mounts / "cpu", path):
                 yield from _quota([*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")])
-
-
-def prepare_devices(config: Config) -> None:
-    """Show every core to JAX as a device of its own, so that both cores of a laptop share the levels.
-
-    What else the domain asks of XLA is passed on, too.
-    """
-    show_devices(config.device_count(max(core_count(), config.run.devices)), *config.entry.xla_flags)
 
 
 def show_devices(count: int, *flags: str) -> None:
@@ -69,30 +60,6 @@ def is_known(option: str) -> bool:
         return first <= (int(major), int(minor)) <= last
     except (metadata.PackageNotFoundError, ValueError):  # installed in some way of its own
         return False
-
-
-def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:
-    """What to say if devices stay idle that nobody told to; `found` is how many JAX has.
-
-    Where the devices are the host's cores, JAX was shown only as many as the run can use.
-    """
-    wanted, used = config.run.devices, config.device_count(found)
-    if wanted:
-        if used < wanted:
-            yield f"using {used} of the {wanted} devices of run.devices: there are no more"
-        return
-    available = found
-    if are_cores and found == config.device_count(core_count()):
-        available = core_count()
-    if used < available:
-        student = config.student
-        what = "student.num_levels / student.ppo.minibatches"
-        if not student.network.recurrent:
-            what = "what divides student.num_levels and the steps of a minibatch"
-        yield (
-            f"using {used} of {available} devices: their number must divide {config.levels_per_minibatch} "
-            f"({what})"
-        )
 
 
 def _groups(mount: Path, path: str) -> list[Path]:

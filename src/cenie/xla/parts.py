@@ -16,11 +16,6 @@ import numpy as np
 from jax.core import Tracer
 from jax.stages import Lowered
 
-from cenie.envs.domains import DOMAINS
-from cenie.experiment.build import Parts
-from cenie.experiment.config import Config
-from cenie.methods.table import OWN
-from cenie.settings import to_data
 from cenie.teach.curriculum import TeacherState
 from cenie.teach.cycle import (
     Counters,
@@ -277,19 +272,3 @@ class _Lowered(NamedTuple):
 
     part: _Part
     traced: Traced | None
-
-
-def program_settings(config: Config, parts: Parts | None) -> Any:
-    """All of a config that the programs of its cycle depend on, as plain data.
-
-    None if they depend on more: on something that was passed from Python, or on a domain that is not ours. If
-    the devices belong to several processes, too: a program of one of these is not one of another.
-    """
-    own = parts is None or not parts.names
-    if not own or config.from_python or DOMAINS.get(config.domain) is not config.entry:
-        return None
-    if config.method == OWN or jax.process_count() > 1:
-        return None
-    data = to_data(config)
-    chosen = {name: data[name] for name in ("domain", "method", "env", "student", "teacher")}
-    return chosen | {"recorded_points": config.run.recorded_points}

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import export
 from jax.stages import Compiled, Lowered
 
-from cenie.durable import read_limited, replace_file
+from cenie.system.durable import read_limited, replace_file
 from cenie.xla.cache import TRACE
 from cenie.xla.platform_facts import environment_facts
 

@@ -8,11 +8,12 @@ import numpy as np
 from cenie import settings
 from cenie.experiment.evaluate import Episode
 from cenie.experiment.presets import preset
+from cenie.experiment.rows import EvaluationRow
 from cenie.report.films import Film
 from cenie.report.page.pictures import Budget, data_uri, frame_strip
 from cenie.rundir.files import RunDirectory, write_json
 from cenie.rundir.levels import Snapshots
-from cenie.rundir.metrics import EvaluationRow, EvaluationTable, LevelTable
+from cenie.rundir.metrics import EvaluationTable, LevelTable
 
 LEVELS = ("Labyrinth", "SixteenRooms", "SixteenRoomsFewerDoors")
 MOMENTS = (10, 20, 30)

@@ -16,13 +16,13 @@ from PIL import Image
 
 from cenie.envs.base import Domain
 from cenie.envs.domains import DomainEntry
-from cenie.experiment.config import load_config
 from cenie.replay.columns import score_columns
 from cenie.report import films, shown_levels
 from cenie.report.page.curriculum import Curriculum
 from cenie.report.page.numbers import one
 from cenie.report.runs import LoggedRun
 from cenie.report.shown_levels import Scene
+from cenie.rundir.config_file import load_config
 from cenie.rundir.run import Run
 from cenie.xla.cache import kept_programs
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cenie.durable import open_regular
 from cenie.report.page.numbers import short
 from cenie.report.runs import Group, LoggedRun, read_curves
 from cenie.rundir.files import RunDirectoryError
+from cenie.system.durable import open_regular
 
 PLACES = 60
 """Points of a curve."""

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.durable import replace_file
 from cenie.envs.domains import DomainEntry
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
 from cenie.settings import Problem, SettingsError
+from cenie.system.durable import replace_file
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio

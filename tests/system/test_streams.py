@@ -11,7 +11,7 @@ import pytest
 
 from cenie import settings
 from cenie.rundir.files import read_json, write_json
-from cenie.train.streams import Expendable, printable
+from cenie.system.streams import Expendable, printable
 from tests.tiny import tiny
 
 CENIE = [sys.executable, "-m", "cenie.command.cli"]
@@ -102,7 +102,7 @@ def test_lost_output_is_mentioned_where_it_can_be_read() -> None:
 def test_closed_streams_are_not_given_to_files_of_the_run() -> None:
     """A file that is opened in the place of a closed standard output would get what is printed."""
     code = (
-        "import os, sys; from cenie.train.streams import guard_streams; guard_streams(); "
+        "import os, sys; from cenie.system.streams import guard_streams; guard_streams(); "
         "opened = os.open(os.devnull, os.O_RDONLY); print('printed'); sys.exit(opened)"
     )
     command = f'"{sys.executable}" -c "{code}" <&- >&- 2>&-'

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cenie.train.signals import GracefulStop, leave_on_signals
+from cenie.system.signals import GracefulStop, leave_on_signals
 
 STOPPABLE = """
 import hashlib, sys, threading
-from cenie.train.signals import GracefulStop
+from cenie.system.signals import GracefulStop
 with GracefulStop() as stop:
     watcher = threading.Thread(target=lambda: print(stop.wait(60), flush=True), daemon=True)
     watcher.start()

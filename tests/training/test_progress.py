@@ -11,8 +11,8 @@ from rich.console import Console
 
 from cenie.experiment.build import build
 from cenie.teach.cycle import cycle, init
-from cenie.train import progress as progress_module
-from cenie.train.progress import Progress
+from cenie.training import progress as progress_module
+from cenie.training.progress import Progress
 from tests.tiny import tiny
 
 ROW = {"solved": 0.25}

@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from cenie.train.streams import printable
+from cenie.system.streams import printable
 
 _COMPILING = "compiling ... (up to a minute)"
 _SHORTEST_BAR, _LONGEST_BAR, _SHORTEST_TEXT = 8, 40, 10

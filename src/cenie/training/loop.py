@@ -15,8 +15,9 @@ import numpy as np
 
 from cenie import __version__, settings
 from cenie.envs.base import Domain, Suite
-from cenie.experiment.build import Parts, build, place
+from cenie.experiment.build import Parts, build, place, program_settings
 from cenie.experiment.config import CHANGES_BITS, MAY_CHANGE_ON_RESUME, Config
+from cenie.experiment.devices import unused_devices
 from cenie.experiment.evaluate import evaluate, level_scores, suite_mean
 from cenie.rundir import checkpoint
 from cenie.rundir.files import (
@@ -43,16 +44,15 @@ from cenie.rundir.resume import (
     with_decay,
 )
 from cenie.rundir.snapshot import snapshot_arrays
+from cenie.system.signals import GracefulStop
 from cenie.teach.cycle import Counters, Setup, TrainState, announced, init, state_shapes
 from cenie.teach.recording import PointSample
-from cenie.train.progress import Progress
-from cenie.train.signals import GracefulStop
-from cenie.train.sinks import Sinks, make_sinks
-from cenie.train.warnings import Watch, remedy, too_short
+from cenie.training.progress import Progress
+from cenie.training.sinks import Sinks, make_sinks
+from cenie.training.warnings import Watch, remedy, too_short
 from cenie.xla.cache import kept_programs, unusable_cache
 from cenie.xla.devices import in_any_process, is_writer, to_host
-from cenie.xla.flags import unused_devices
-from cenie.xla.parts import CompiledCycles, program_settings
+from cenie.xla.parts import CompiledCycles
 from cenie.xla.platform_facts import differing_facts, environment_facts
 
 

@@ -12,14 +12,15 @@ from cenie.envs.domains import DomainEntry, find_domain
 from cenie.envs.foreign import entry_of
 from cenie.experiment import presets
 from cenie.experiment.build import Parts
-from cenie.experiment.config import Config, load_config
+from cenie.experiment.config import Config
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import Decay, check_checkpoints, check_own, updates_done
 from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, show
-from cenie.train.loop import train as run_training
-from cenie.train.preflight import levels_before_replay, start_problems
-from cenie.train.progress import Progress
+from cenie.training.loop import train as run_training
+from cenie.training.preflight import levels_before_replay, start_problems
+from cenie.training.progress import Progress
 
 
 def preset(

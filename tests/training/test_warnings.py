@@ -7,7 +7,7 @@ from cenie.replay.config import ReplayConfig
 from cenie.replay.scores import SCORES
 from cenie.teach.curriculum import Curriculum, Replay, ranked_by
 from cenie.teach.source import RandomSource
-from cenie.train.warnings import PATIENCE, Watch, too_short
+from cenie.training.warnings import PATIENCE, Watch, too_short
 from tests.tiny import tiny
 
 REPLAY = Replay(ReplayConfig(), ranked_by(SCORES["pvl"]))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cenie.train import sinks
-from cenie.train.sinks import SINK_MODULES, Guarded, Sinks, make_sinks, missing_sinks
+from cenie.training import sinks
+from cenie.training.sinks import SINK_MODULES, Guarded, Sinks, make_sinks, missing_sinks
 
 FOREVER = 600.0
 

@@ -18,19 +18,20 @@ from rich.console import Console
 from cenie import settings
 from cenie.command import cli
 from cenie.experiment.build import build
-from cenie.experiment.config import load_config
+from cenie.experiment.rows import EvaluationRow
 from cenie.methods.table import METHODS
 from cenie.rundir.checkpoint import CheckpointError, load_newest
+from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, read_json, write_json
 from cenie.rundir.levels import read_levels, read_snapshot, snapshots_of
-from cenie.rundir.metrics import EvaluationRow, EvaluationTable
+from cenie.rundir.metrics import EvaluationTable
 from cenie.rundir.plays import PLAYS
 from cenie.rundir.resume import updates_done
 from cenie.rundir.snapshot import levels_of_snapshot
 from cenie.teach.cycle import init
-from cenie.train import loop as training
-from cenie.train.api import load_run
-from cenie.train.progress import Progress
+from cenie.training import loop as training
+from cenie.training.api import load_run
+from cenie.training.progress import Progress
 from tests.tiny import tiny
 
 DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json")

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-"""What each sink imports. The extra of the package that installs it has the name of the sink."""
+from cenie.experiment.config import SINK_MODULES
 
 _CAPACITY = 1024
 _PATIENCE = 5.0

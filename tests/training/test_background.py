@@ -11,8 +11,8 @@ from cenie.experiment.build import build, place
 from cenie.experiment.evaluate import evaluate
 from cenie.rundir.files import RunDirectory
 from cenie.teach.cycle import init
-from cenie.train import loop as training
-from cenie.train.progress import Progress
+from cenie.training import loop as training
+from cenie.training.progress import Progress
 from cenie.xla.parts import CompiledCycles
 from tests.tiny import tiny
 
