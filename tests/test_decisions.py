@@ -125,19 +125,20 @@ def test_open_points_of_the_papers_table_are_decided_as_the_page_says():
     expected = {"maze": (0.3, 0.5, 0.8), "walker": (0.1, 0.5, 0.9), "racing": (1.0, 0.7, 0.5)}
     for domain, (temperature, staleness, accel) in expected.items():
         for method in ("plr-robust", "plr-cenie", "diplr", "accel", "accel-cenie"):
-            teacher = preset(domain, method, "paper").teacher
+            teacher: Any = preset(domain, method, "paper").teacher
             replay, edits = teacher.replay, method.startswith("accel")
             assert (replay.priority.temperature, replay.priority.staleness_coef) == (temperature, staleness)
             assert replay.replay_prob == (accel if edits else 0.5)
             assert teacher.generator == ("simple" if edits else "random")
-    staleness = {domain: preset(domain, "accel", "dcd").teacher.replay.priority for domain in expected}
-    assert [each.staleness_coef for each in staleness.values()] == [0.3, 0.5, 0.7]
+    originals: list[Any] = [preset(domain, "accel", "dcd").teacher for domain in expected]
+    assert [each.replay.priority.staleness_coef for each in originals] == [0.3, 0.5, 0.7]
     assert said["staleness rho, mazes"] == "`paper`: 0.5 for all methods; `dcd`: 0.3"
     assert said["staleness rho, walker"] == "`paper` and `dcd`: 0.5"
     assert said["staleness rho, racing"] == "`paper` and `dcd`: 0.7"
     assert said["replay rate of ACCEL-CENIE"] == "`paper`: 0.8, 0.9, in racing 0.5 as PLR"
     assert "teacher.generator=simple" in said["what ACCEL generates"]
-    assert preset("maze", "accel", "quick").teacher.generator == "random"
+    quick: Any = preset("maze", "accel", "quick").teacher
+    assert quick.generator == "random"
     racing = {row[0]: row[3] for row in rows(section("## Racing").partition("###")[0])}
     assert "`paper` and `dcd` play `f1-monitor`" in racing["circuits in evaluation"]
     assert {preset("racing", "plr-cenie", name).run.suite for name in ("paper", "dcd")} == {"f1-monitor"}

@@ -2,8 +2,8 @@
 
 The data comes from run directories, which may come from anyone. It goes into the page as compressed JSON, of
 whose letters none has a meaning in HTML; the program shows it as text, never as markup; and the page's own
-policy lets a browser run these very scripts and nothing else, and ask nobody for anything. The plotting library
-is compressed, too: the program unpacks it and adds it as a script, which the policy knows by its hash.
+policy lets a browser run these very scripts and nothing else, and ask nobody for anything. The plotting
+library is compressed, too: the program unpacks it and adds it as a script; the policy has its hash.
 """
 
 import base64
