@@ -115,8 +115,33 @@ def test_the_table_of_presets_has_every_setting_that_they_differ_in(domain):
 
 def test_a_preset_has_what_the_table_says_of_methods_that_differ():
     found = {row[0]: row[1:] for row in table("maze")}
-    assert found["`teacher.replay.priority.staleness_coef`"] == ["0.3", "0.3", "0.5", "0.3"]
-    assert found["`teacher.score`"] == ["pvl", "maxmc", "pvl", "pvl; `repaired`: maxmc"]
+    assert list(DOMAINS["maze"].presets) == ["quick", "hard", "paper", "dcd"]
+    assert found["`teacher.replay.priority.staleness_coef`"] == ["0.3", "0.3", "0.3", "0.5", "0.3"]
+    assert found["`teacher.score`"] == ["pvl", "maxmc", "maxmc", "pvl", "pvl; `repaired`: maxmc"]
+
+
+def test_open_points_of_the_papers_table_are_decided_as_the_page_says():
+    said = {row[0]: row[3] for row in rows(section("## Open points of the paper's table"))}
+    expected = {"maze": (0.3, 0.5, 0.8), "walker": (0.1, 0.5, 0.9), "racing": (1.0, 0.7, 0.5)}
+    for domain, (temperature, staleness, accel) in expected.items():
+        for method in ("plr-robust", "plr-cenie", "diplr", "accel", "accel-cenie"):
+            teacher: Any = preset(domain, method, "paper").teacher
+            replay, edits = teacher.replay, method.startswith("accel")
+            assert (replay.priority.temperature, replay.priority.staleness_coef) == (temperature, staleness)
+            assert replay.replay_prob == (accel if edits else 0.5)
+            assert teacher.generator == ("simple" if edits else "random")
+    originals: list[Any] = [preset(domain, "accel", "dcd").teacher for domain in expected]
+    assert [each.replay.priority.staleness_coef for each in originals] == [0.3, 0.5, 0.7]
+    assert said["staleness rho, mazes"] == "`paper`: 0.5 for all methods; `dcd`: 0.3"
+    assert said["staleness rho, walker"] == "`paper` and `dcd`: 0.5"
+    assert said["staleness rho, racing"] == "`paper` and `dcd`: 0.7"
+    assert said["replay rate of ACCEL-CENIE"] == "`paper`: 0.8, 0.9, in racing 0.5 as PLR"
+    assert "teacher.generator=simple" in said["what ACCEL generates"]
+    quick: Any = preset("maze", "accel", "quick").teacher
+    assert quick.generator == "random"
+    racing = {row[0]: row[3] for row in rows(section("## Racing").partition("###")[0])}
+    assert "`paper` and `dcd` play `f1-monitor`" in racing["circuits in evaluation"]
+    assert {preset("racing", "plr-cenie", name).run.suite for name in ("paper", "dcd")} == {"f1-monitor"}
 
 
 def test_every_anchor_of_the_page_is_a_heading():

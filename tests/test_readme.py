@@ -71,6 +71,20 @@ def test_every_method_is_in_the_table():
     assert all(f"| `{method}` |" in README for method in METHODS)
 
 
+def test_the_speed_of_racing_is_told_frame_for_frame_too():
+    """It is 400 times gymnasium's where ours draws one frame for eight steps; like for like 75 to 105."""
+    for text in (README, (ROOT / "docs" / "results.md").read_text()):
+        parts = re.split(r"\n\n|\n\|", text)
+        said = [part for part in parts if re.search(r"\d times gymnasium's speed", part)]
+        assert said
+        assert all("75" in part and "105" in part for part in said)
+
+
+def test_nothing_is_said_to_run_on_accelerators():
+    assert "Nothing has run on an accelerator yet" in README
+    assert "or an accelerator" not in README
+
+
 def test_linked_files_exist():
     prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
     for target in re.findall(r"\]\((?!#|http)([^)]+)\)", prose):

@@ -257,7 +257,7 @@ def test_odd_things_in_the_place_of_files_are_said_and_nothing_waits_for_them(
         assert place.with_name("precious").read_text() == "precious"
 
 
-# Names of run directories (issue 29, E34)
+# Names of run directories
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_names_that_are_too_long_or_lose_letters_are_told_apart():
     assert all(len(name) < 140 and "/" not in name and name.isascii() for name in names)
 
 
-# A comparison that was killed (issue 29, D27)
+# A comparison that was killed
 
 PATIENT = """
 import sys, time

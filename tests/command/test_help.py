@@ -227,6 +227,7 @@ PAPER = {
     "novelty.refit_every": same(1),
     "novelty.measure": same("mean"),  # Eq. 3
     "novelty.window_takes": same("replayed"),
+    "novelty.features": same("memory"),  # states of recurrent students; of others what they observe
     "stored.kind": same("as-played"),
     "alpha.kind": same("constant"),
     "utility": same("regret"),

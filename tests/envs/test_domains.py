@@ -198,6 +198,21 @@ def test_paper_presets_replay_nothing_before_n_levels_fill_the_buffer_and_then_b
 
 
 @pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(
+    ("which", "victim", "insertion"),
+    [("paper", "lowest-priority", "mixture"), ("dcd", "least-likely", "raw")],
+)
+def test_which_levels_stay_is_decided_by_the_text_in_paper_and_by_the_original_code_in_dcd(
+    name, which, victim, insertion
+):
+    """The listings compare P_replay (Eq. 5), which has no staleness; the original sampler's has."""
+    for method in ("plr-cenie", "accel-cenie", "diplr", "plr-robust", "accel", "repaired"):
+        replay = getattr(preset(name, method, which).teacher, "replay", None)
+        assert replay is not None
+        assert (replay.victim, replay.insertion) == (victim, insertion)
+
+
+@pytest.mark.parametrize("name", DOMAINS)
 def test_dcd_presets_replay_from_half_full_on_by_at_most_the_share_that_is_filled(name):
     teacher = preset(name, "plr-robust", "dcd").teacher
     assert isinstance(teacher, ReplayTeacher)

@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cenie.envs.foreign import entry_of
+from cenie.envs.maze.config import MazeConfig
+from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.presets import preset
 from cenie.methods.sfl import SflProposal, SflSource
 from cenie.methods.table import SflTeacher
@@ -137,6 +140,12 @@ def test_where_success_is_not_the_score_learnability_is_that_of_returns():
             for method in ("sfl", "plr-learnability"):
                 assert preset(domain, method, name).teacher.score == score
             assert preset(domain, "plr-robust", name).teacher.score not in ("learnability", GENERALISED)
+    # Of a domain of one's own nobody knows whether anything is ever solved.
+    own = entry_of(maze_domain(MazeConfig(size=5)))
+    assert {preset("mine", method, entry=own).teacher.score for method in ("sfl", "plr-learnability")} == {
+        GENERALISED
+    }
+    assert preset("mine", "plr-robust", entry=own).teacher.score == "pvl"
     # A walker that still walks at the end of a rollout has a return, too.
     assert preset("walker", "sfl", "quick").teacher.unfinished == "score"
 

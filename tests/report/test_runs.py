@@ -222,6 +222,17 @@ def test_bug_runs_of_one_budget_of_environment_steps_were_said_to_differ(tmp_pat
     assert "checkpoints played on cenie8 differ: 1 up to the end (dr); 1 up to update 1000 (plr)" in notes
 
 
+def test_runs_of_two_budgets_of_environment_steps_are_no_repetitions(tmp_path):
+    """They were one group, with each seed twice."""
+    for seed in range(2):
+        for budget in (9_000_000, 20_000_000):
+            overrides = {"run.env_steps": budget, "run.checkpoint_every": 10 + seed}
+            write_run(tmp_path / f"{seed}-{budget}", "dr", seed=seed, overrides=overrides)
+    groups = group_runs(open_runs([tmp_path]).runs)
+    assert [group.label for group in groups] == ["dr, env_steps=9000000", "dr, env_steps=20000000"]
+    assert [[run.seed for run in group.runs] for group in groups] == [[0, 1], [0, 1]]
+
+
 def test_a_seed_that_is_there_twice_is_named(tmp_path):
     write_run(tmp_path / "a", "dr")
     write_run(tmp_path / "b", "dr")

@@ -128,7 +128,7 @@ def test_taking_the_lock_sweeps_unfinished_files_only(tmp_path: Path) -> None:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", "tmp-notes.txt"]
 
 
-# A directory that is free, a run's own, or somebody's (issue 29, A1)
+# A directory that is free, a run's own, or somebody's
 
 
 def test_a_run_may_begin_where_nothing_is_or_only_a_beginning_of_its_own(tmp_path: Path) -> None:

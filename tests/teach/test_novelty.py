@@ -410,6 +410,9 @@ def test_diagnostics_of_the_fit_are_logged(cenie):
     _, _, rows = cenie
     row = rows[-1]
     assert row["teacher/fit/components"] in (2, 3, 4)
+    for row in rows:
+        ends = row["teacher/fit/at_lowest"], row["teacher/fit/at_highest"]
+        assert ends == (row["teacher/fit/components"] == 2, row["teacher/fit/components"] == 4)
     for size in (2, 3, 4):
         assert 1 <= row[f"teacher/fit/iterations/{size}"] <= 100
         score = row[f"teacher/fit/scores/{size}"]

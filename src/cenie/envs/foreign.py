@@ -16,6 +16,7 @@ import numpy as np
 
 from cenie.envs.base import Domain, Environment, cannot_edit
 from cenie.envs.domains import DomainEntry, DomainSpec
+from cenie.envs.shared_presets import LEARNABLE_RETURNS
 from cenie.settings import Problem, SettingsError, show
 from cenie.spaces import Box, DesignSpec, Discrete, Space
 
@@ -33,6 +34,7 @@ _ANY_DOMAIN: Mapping[str, Any] = {
     "student.ppo.minibatches": 4,
     "student.ppo.entropy_coef": 0.005,
     "student.ppo.normalise_returns": True,  # rewards may be of any size
+    "teacher.score": LEARNABLE_RETURNS,  # nothing may ever be solved, or success may not be the score
     "teacher.replay.capacity": 1000,
     "teacher.replay.priority.temperature": 1.0,
     "teacher.designer.network.memory_size": 64,

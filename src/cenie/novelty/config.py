@@ -50,7 +50,7 @@ class MixtureConfig:
         1e-3,
         minimum=0.0,
         maximum=1e30,
-        help="A fit ends when the mean negative log-likelihood of a point falls by less than this.",
+        help="A fit ends when a step changes the mean log-likelihood of a point by less than this.",
         source="paper",
     )
     max_iterations: int = setting(

@@ -44,6 +44,8 @@ _PLAYED_BYTES = 4 * 2**20
 _PLAYED_PLACES = 64
 _NOT_GROUPED_BY = ("seed", "run")
 """Settings that may differ within a group: which repetition it is, and what is written how often."""
+_BUDGET = "run.env_steps"
+"""The one setting among them that decides what a student learns."""
 FOLLOWS = {"student.ppo.decay_updates": "updates"}
 """Settings that differ whenever another does, and need not be named then."""
 _NAMED_SETTINGS = 3
@@ -480,7 +482,11 @@ def group_runs(runs: Iterable[LoggedRun]) -> list[Group]:
 
 
 def _identity(run: LoggedRun) -> dict[str, Any]:
-    return {path: value for path, value in flat(run.config) if path.split(".", 1)[0] not in _NOT_GROUPED_BY}
+    return {
+        path: value
+        for path, value in flat(run.config)
+        if path == _BUDGET or path.split(".", 1)[0] not in _NOT_GROUPED_BY
+    }
 
 
 def _labels(runs: Sequence[LoggedRun]) -> list[str]:

@@ -185,6 +185,14 @@ def test_the_page_opens_from_disk_with_all_its_parts(desktop):
     assert [name for name in loaded if not name.startswith("data:")] == []
 
 
+def test_films_are_said_to_have_been_played_again_or_for_the_page_alone(desktop):
+    """In a batch of another size numbers round otherwise: what one sees need not be what was counted."""
+    assert "played again for this page" in desktop.text("held-out-lead")
+    assert "may fare otherwise than where it was counted" in desktop.text("held-out-lead")
+    desktop.click(desktop.filmed())
+    assert "counts nowhere" in desktop.text("card")
+
+
 def test_pointing_at_a_dot_shows_its_level(desktop):
     assert not desktop.at("tip").is_displayed()
     desktop.point_at(desktop.filmed())

@@ -1,5 +1,6 @@
 """What the page is told: curricula, results, commands, and what was left out. No browser, no student."""
 
+import base64
 import json
 import shlex
 
@@ -17,7 +18,7 @@ from cenie.report.page.numbers import evenly, one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
 from cenie.report.page.training import training_data
-from cenie.report.page.write import open_studio
+from cenie.report.page.write import open_studio, page_html
 from cenie.report.runs import group_runs, open_run, open_runs
 from cenie.rundir.levels import archive_bytes
 from cenie.settings import to_data
@@ -261,6 +262,21 @@ def test_budgets_bound_what_is_drawn(tmp_path):
     budget = Budget(10)
     assert [budget.take(size) for size in (6, 6, 4)] == [True, False, True]
     assert budget.refused == 1
+
+
+def test_a_page_is_no_larger_than_its_pictures_and_the_packed_library(tmp_path):
+    """That of six walker runs had 9.6 MB, half of them the plotting library as text."""
+    paths = [make_run(tmp_path / f"{seed}", "plr-cenie", seed=seed, stored=800) for seed in range(6)]
+    data = page_data(group_runs(open_runs(paths).runs))
+    bare = len(page_html(data))
+    assert bare < 3_500_000
+    limits = Limits()
+    spent = limits.picture_bytes + limits.film_bytes
+    # What pictures are made of: bytes that cannot be made fewer, as base64.
+    noise = base64.b64encode(np.random.default_rng(0).bytes(3 * spent // 4)).decode()
+    full = len(page_html({**data, "pictures": noise}))
+    assert bare + spent <= full < bare + 1.03 * spent
+    assert full < 9_000_000
 
 
 def test_of_many_groups_those_with_most_to_see_are_shown(tmp_path):

@@ -12,11 +12,11 @@
   const isNarrow = window.matchMedia("(max-width: 860px)");
   let data = null;
 
-  /* The page holds its data compressed; browsers unpack it, since 2023 all of them. */
-  async function unpacked(text) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  /* The page holds its data and the plotting library compressed; browsers unpack them, since 2023 all of them. */
+  async function unpacked(id) {
+    const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return JSON.parse(await new Response(stream).text());
+    return new Response(stream).text();
   }
 
   /* What the reader has chosen; it survives new data. */
@@ -684,12 +684,16 @@
     window.setTimeout(ask, POLL);
   }
 
-  function begin(found) {
-    data = found;
+  function begin([found, plotting]) {
+    data = JSON.parse(found);
+    /* It runs when it is added; the policy of the page has its hash. */
+    const library = make("script", {}, plotting);
+    document.head.append(library);
+    library.remove();
     drawAll();
     stopTime();
     listen();
     if (data.live) follow();
   }
-  unpacked(byId("data").textContent).then(begin, (error) => warn(`This browser cannot read the data of the page: ${error}`));
+  Promise.all([unpacked("data"), unpacked("plotly")]).then(begin, (error) => warn(`This browser cannot read the data of the page: ${error}`));
 })();

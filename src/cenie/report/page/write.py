@@ -2,10 +2,12 @@
 
 The data comes from run directories, which may come from anyone. It goes into the page as compressed JSON, of
 whose letters none has a meaning in HTML; the program shows it as text, never as markup; and the page's own
-policy lets a browser run these very scripts and nothing else, and ask nobody for anything.
+policy lets a browser run these very scripts and nothing else, and ask nobody for anything. The plotting
+library is compressed, too: the program unpacks it and adds it as a script; the policy has its hash.
 """
 
 import base64
+import functools
 import hashlib
 import importlib.resources
 import importlib.util
@@ -84,7 +86,7 @@ def page_html(data: dict[str, Any]) -> str:
         "POLICY": policy,
         "STYLE": _part("page.css"),
         "DATA": packed(data),
-        "PLOTLY": plotting,
+        "PLOTLY": _packed_plotly(),
         "PROGRAM": program,
     }
     # Split once at the marks, so that nothing that is put in can be taken for a mark.
@@ -102,7 +104,17 @@ def json_for_html(data: Any) -> str:
 
 def packed(data: Any) -> str:
     """The JSON as a page holds it: compressed, half as long, and of letters that mean nothing in HTML."""
-    return base64.b64encode(zlib.compress(json_for_html(data).encode(), 6)).decode()
+    return _compressed(json_for_html(data))
+
+
+def _compressed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+@functools.cache
+def _packed_plotly() -> str:
+    """The plotting library as a page holds it; it never changes, and a page may be made every few seconds."""
+    return _compressed(plotly_source())
 
 
 def plotly_source() -> str:
