@@ -10,6 +10,7 @@ from cenie.experiment.presets import preset
 from tests.tiny import tiny
 
 FLAG = "--xla_force_host_platform_device_count"
+SIX = {"student__num_levels": 12, "student__ppo__minibatches": 2}
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,3 @@ def test_a_container_uses_the_cores_it_is_given(quotas, cores, monkeypatch):
     monkeypatch.setattr(flags, "visible_cores", lambda: 8)
     monkeypatch.setattr(flags, "cpu_quotas", lambda: iter(quotas))
     assert core_count() == cores
-
-
-SIX = {"student__num_levels": 12, "student__ppo__minibatches": 2}
