@@ -14,11 +14,12 @@ from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
 from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
 from cenie.report.page.data import page_data
-from cenie.report.runs import group_runs, open_run, open_runs
+from cenie.report.runs import group_runs, open_runs
 from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.report.writer import Desk, Options
+from cenie.rundir.evaluations import Evaluation, write_evaluations
 from cenie.rundir.files import RunDirectoryError
-from cenie.rundir.metrics import Evaluation, write_evaluations
+from cenie.rundir.run import open_run
 from cenie.system.durable import WriteError
 from tests.report.synthetic import evaluate_later, write_run
 

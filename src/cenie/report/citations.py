@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from cenie.report.runs import LoggedRun
+from cenie.rundir.run import Run
 
 _FILE = Path(__file__).with_name("references.bib")
 
@@ -62,14 +62,14 @@ _LIBRARY = {"teoh2024cenie": "the paper that this library implements"}
 _STATISTICS = {"agarwal2021deep": "IQM, optimality gap and intervals of `cenie report`"}
 
 
-def reasons(run: LoggedRun) -> dict[str, list[str]]:
+def reasons(run: Run) -> dict[str, list[str]]:
     """The keys of the entries to cite, in order, and why."""
     found: dict[str, list[str]] = {}
-    teacher = run.config.get("teacher")
+    teacher = run.settings.get("teacher")
     score = teacher.get("score") if isinstance(teacher, dict) else None
     for part in (*_method(run.method), _SCORES.get(score, {}) if isinstance(score, str) else {}):
         _add(found, part)
-    for part in (_DOMAINS.get(run.domain, {}), _STATISTICS, _LIBRARY):
+    for part in (_DOMAINS.get(run.domain_name, {}), _STATISTICS, _LIBRARY):
         _add(found, part)
     return found
 

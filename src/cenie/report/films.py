@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 from cenie.envs.base import Domain, Renderer
+from cenie.envs.domains import DomainEntry
 from cenie.envs.images import gif_bytes, png_bytes, sheet
-from cenie.experiment.config import Config
 from cenie.experiment.evaluate import Episode, record_episodes
 from cenie.report.shown_levels import Scene, renderer_of
 from cenie.rundir.run import Run
@@ -62,9 +62,9 @@ def outcome(episode: Episode) -> str:
     return f"{how} {episode.length} steps, return {episode.episode_return:.2f}"
 
 
-def open_for_pictures(path: Path, config: Config) -> Run:
+def open_for_pictures(path: Path, entry: DomainEntry | None = None) -> Run:
     """A run whose student is to be looked at: on one device, which is enough for a few episodes."""
-    return Run(path, replace(config, run=replace(config.run, devices=1)))
+    return Run(path, entry=entry, devices=1)
 
 
 def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:

@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from cenie.envs.domains import DomainEntry
-from cenie.report.runs import LoggedRun
 from cenie.report.shown_levels import buffer_scenes, renderer_of
-from cenie.rundir.config_file import load_config
 from cenie.rundir.run import Run
 from cenie.settings import SettingsError
 
@@ -17,7 +15,7 @@ class CannotDraw(Exception):
 
 
 def stored_levels(
-    run: LoggedRun,
+    run: Run,
     chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
     domains: Mapping[str, DomainEntry],
 ) -> list[list[np.ndarray]]:
@@ -27,7 +25,7 @@ def stored_levels(
     names it.
     """
     try:
-        domain = Run(run.path, load_config(run.files.config, domains.get(run.domain))).domain
+        domain = Run(run.path, entry=domains.get(run.domain_name)).domain
         draw = renderer_of(domain).level
         return [
             [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]

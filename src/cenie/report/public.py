@@ -5,6 +5,8 @@ from cenie.report.build import DomainReport, Report, write_report
 from cenie.report.comparable import comparability
 from cenie.report.coverage import measure_coverage
 from cenie.report.page.write import write_page
-from cenie.report.runs import Episodes, Group, LoggedRun, group_runs, open_run, open_runs
+from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.scores import Scores, SuiteScores, evaluation_curves, metric_curve, suite_scores
 from cenie.report.writer import Item, Options
+from cenie.rundir.evaluations import Episodes
+from cenie.rundir.run import Run, open_run

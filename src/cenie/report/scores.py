@@ -6,11 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenie.report import stats
-from cenie.report.runs import Episodes, Group, LoggedRun
+from cenie.report.runs import Group
+from cenie.rundir.evaluations import Episodes
+from cenie.rundir.run import Run
 from cenie.rundir.worst import worst_levels
 
 MOST_NAMED = 4
 """Levels that a sentence names."""
+LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
+"""The columns of the metrics that figures show."""
 POINTS = 200
 """How many points a curve of several runs has, at most."""
 
@@ -25,7 +29,7 @@ class Scores:
     """
 
     group: Group
-    runs: tuple[LoggedRun, ...]
+    runs: tuple[Run, ...]
     scores: np.ndarray
     returns: np.ndarray
     solved: np.ndarray
@@ -70,7 +74,7 @@ def suites_of(groups: Sequence[Group]) -> list[str]:
     return sorted(every, key=lambda suite: -sum(suite in suites for suites in played))
 
 
-def counted_runs(group: Group, suite: str) -> list[LoggedRun]:
+def counted_runs(group: Group, suite: str) -> list[Run]:
     """The finished runs that have played a suite.
 
     A group none of whose runs is finished counts with what they have so far, but not as they were untrained.
@@ -144,7 +148,8 @@ def evaluation_curves(
     """
     lines = []
     for run in group.counted:
-        progress = run.progress.get(suite)
+        episodes = run.evaluations_by_suite.get(suite)
+        progress = None if episodes is None else episodes.over_training
         if progress is None or level not in (None, *progress.levels):
             continue
         chosen = slice(None) if level is None else [progress.levels.index(level)]
@@ -155,11 +160,16 @@ def evaluation_curves(
     return mean_curve(group.label, lines)
 
 
+def logged(run: Run) -> dict[str, np.ndarray]:
+    """What figures show of the metrics of a run, with the counters."""
+    return run.curves(LOGGED)
+
+
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
     """A column of the metrics during training; None if no run has it."""
     lines = []
     for run in group.counted:
-        columns = run.metrics
+        columns = logged(run)
         if name not in columns:
             continue
         known = np.isfinite(columns[name]) & np.isfinite(columns[over])

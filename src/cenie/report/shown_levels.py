@@ -17,8 +17,8 @@ from cenie.experiment.evaluate import environment_of, episode_keys
 from cenie.records import Level
 from cenie.report.level_files import Drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.levels import Snapshot, read_snapshot, snapshots_of
-from cenie.rundir.snapshot import levels_of_snapshot
+from cenie.rundir.snapshot_arrays import levels_of_snapshot
+from cenie.rundir.snapshots import Snapshot, read_snapshot, snapshots_of
 from cenie.settings import Problem, SettingsError, show
 
 

@@ -67,7 +67,7 @@ def run_rows(groups: Sequence[Group]) -> list[Row]:
             "domain": group.domain,
             "group": group.label,
             "method": group.method,
-            "preset": run.config.get("preset"),
+            "preset": run.settings.get("preset"),
             "seed": run.seed,
             "budget_updates": run.budget,
             "updates": (run.summary or {}).get("updates"),

@@ -19,8 +19,9 @@ from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
 from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio, page_html
-from cenie.report.runs import group_runs, open_run, open_runs
-from cenie.rundir.levels import archive_bytes
+from cenie.report.runs import group_runs, open_runs
+from cenie.rundir.archives import archive_bytes
+from cenie.rundir.run import open_run
 from cenie.settings import to_data
 from tests.report.page.made import LEVELS, MOMENTS, PaintedStudio, a_film, make_run
 
@@ -50,7 +51,7 @@ def test_the_same_levels_are_shown_at_all_moments_and_the_likeliest_always(tmp_p
 def test_a_stored_level_knows_how_its_last_play_before_the_moment_went(tmp_path):
     run = open_run(make_run(tmp_path / "run"))
     curriculum = read_curriculum(run, 100)
-    played = run.played()
+    played = run.sample_of_played_levels()
     for frame in curriculum.frames:
         rows = (played["cycle"] == frame.cycle - 1) & (played["id"] == 3)
         assert frame.columns["return"][3] == pytest.approx(played["return"][rows][0])
@@ -141,7 +142,7 @@ def test_a_method_without_a_buffer_shows_what_was_played(tmp_path):
     data = curriculum_data(curriculum)
     assert not data["hasBuffer"]
     assert data["y"] == "return"
-    assert sum(frame["total"] for frame in data["frames"]) == len(run.played()["cycle"])
+    assert sum(frame["total"] for frame in data["frames"]) == len(run.sample_of_played_levels()["cycle"])
     assert notable(curriculum, 5) == []
 
 

@@ -14,8 +14,9 @@ from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
-from cenie.report.runs import Group, LoggedRun
+from cenie.report.runs import Group
 from cenie.rundir.files import flat
+from cenie.rundir.run import Run
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
@@ -114,7 +115,7 @@ def _groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return found
 
 
-def _run(run: LoggedRun, groups: Sequence[Group]) -> dict[str, Any]:
+def _run(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
     group = next(number for number, group in enumerate(groups) if run in group.runs)
     return {
         "name": run.path.resolve().name,
@@ -125,8 +126,8 @@ def _run(run: LoggedRun, groups: Sequence[Group]) -> dict[str, Any]:
         "finished": run.summary is not None,
         "updates": (run.summary or {}).get("updates"),
         "version": run.version,
-        "command": train_command(run.config),
-        "config": [[path, value] for path, value in flat(run.config)],
+        "command": train_command(run.settings),
+        "config": [[path, value] for path, value in flat(run.settings)],
     }
 
 
@@ -140,7 +141,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     return found
 
 
-def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun], list[str]]:
+def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[Run], list[str]]:
     """One run of each group, a finished one if there is any, and what is not shown."""
     chosen = [next((run for run in group.runs if run.summary is not None), group.runs[0]) for group in groups]
     shown, left_out = _most_to_see(chosen, limits.curricula), []
@@ -158,18 +159,18 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun
     return shown, left_out
 
 
-def _most_to_see(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
+def _most_to_see(runs: Sequence[Run], most: int) -> list[Run]:
     """Some of the runs, in their order: of each domain in turn those with novelty first, then those with a
     level buffer."""
 
-    def worth(run: LoggedRun) -> int:
-        teacher = run.config.get("teacher")
+    def worth(run: Run) -> int:
+        teacher = run.settings.get("teacher")
         parts = teacher if isinstance(teacher, dict) else {}
         return bool(parts.get("novelty")) + bool(parts.get("replay"))
 
-    turns: list[tuple[int, LoggedRun]] = []
-    for domain in dict.fromkeys(run.domain for run in runs):
-        own = sorted((run for run in runs if run.domain == domain), key=worth, reverse=True)
+    turns: list[tuple[int, Run]] = []
+    for domain in dict.fromkeys(run.domain_name for run in runs):
+        own = sorted((run for run in runs if run.domain_name == domain), key=worth, reverse=True)
         turns += enumerate(own)
     first = [run for _, run in sorted(turns, key=lambda each: each[0])[:most]]
     return [run for run in runs if run in first]
@@ -208,7 +209,7 @@ class _Share:
 
 
 def _curriculum(
-    run: LoggedRun, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
+    run: Run, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
 ) -> dict[str, Any] | None:
     """The level buffer of a run over training, with pictures if there is a studio."""
     curriculum = read_curriculum(run, share.levels(min(len(run.snapshots), MOST_FRAMES)))
@@ -225,9 +226,7 @@ def _curriculum(
     return data if data["frames"] or data["heldOut"] else None
 
 
-def _draw(
-    data: dict[str, Any], run: LoggedRun, curriculum: Curriculum, *, share: _Share, studio: "Studio"
-) -> None:
+def _draw(data: dict[str, Any], run: Run, curriculum: Curriculum, *, share: _Share, studio: "Studio") -> None:
     """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
     from cenie.report.page.pictures import notable
 

@@ -7,9 +7,11 @@ import numpy as np
 
 from cenie.report import stats
 from cenie.report.page.numbers import evenly, one, short
-from cenie.report.runs import Episodes, Group, LoggedRun
+from cenie.report.runs import Group
 from cenie.report.scores import counted_runs
+from cenie.rundir.evaluations import Episodes
 from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.run import Run
 
 MOST_POINTS = 60
 """Of a learning curve."""
@@ -42,7 +44,7 @@ def suite_results(
     return results
 
 
-def _readable(run: LoggedRun, problems: list[str]) -> list[str]:
+def _readable(run: Run, problems: list[str]) -> list[str]:
     """The suites that a run has played, as far as its tables can be read."""
     try:
         return run.suites
@@ -151,11 +153,7 @@ def _apart(places: np.ndarray) -> np.ndarray:
 
 def _table(episodes: Episodes) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]] | None:
     """When a run was evaluated, in updates and environment steps, and the score of each level then."""
-    parts = episodes.checkpoints()
-    if not parts:
+    if not len(episodes):
         return None
-    means = [part.level_means() for part in parts]
-    shared = [level for level in means[0] if all(level in each for each in means)]
-    updates = np.array([part.updates[0] for part in parts], float)
-    steps = np.array([part.env_steps[0] for part in parts], float)
-    return updates, steps, {level: np.array([each[level] for each in means]) for level in shared}
+    curves = episodes.over_training
+    return curves.updates.astype(float), curves.env_steps.astype(float), curves.always_played()

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cenie.report.page.numbers import short
-from cenie.report.runs import Group, LoggedRun, read_curves
-from cenie.rundir.files import RunDirectoryError
+from cenie.report.runs import Group
+from cenie.rundir.run import Run
 from cenie.system.durable import open_regular
 
 PLACES = 60
@@ -61,7 +61,7 @@ def _described(groups: Sequence[Group]) -> list[str]:
     return list(names)
 
 
-def _first_row(run: LoggedRun) -> dict[str, Any]:
+def _first_row(run: Run) -> dict[str, Any]:
     try:
         with open(open_regular(run.files.metrics, os.O_RDONLY), "rb") as file:
             row = json.loads(file.readline(2**20))
@@ -70,12 +70,8 @@ def _first_row(run: LoggedRun) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
-def _read(run: LoggedRun, names: Sequence[str], problems: list[str]) -> dict[str, np.ndarray]:
-    try:
-        return read_curves(run.files.metrics, names, PLACES)
-    except RunDirectoryError as error:
-        problems.append(f"metrics.jsonl of {run.path} is left out: {error}")
-        return {"updates": np.empty(0)}
+def _read(run: Run, names: Sequence[str], problems: list[str]) -> dict[str, np.ndarray]:
+    return run.curves(names, PLACES)
 
 
 def _curve(curves: list[dict[str, np.ndarray]], name: str, places: np.ndarray) -> dict[str, Any] | None:
