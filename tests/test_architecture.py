@@ -124,7 +124,7 @@ WITHOUT_JAX = (
     "cenie.report.page.serve",
     "cenie.report.page.write",
     "cenie.report.runs",
-    "cenie.report.stats",
+    "cenie.report.measure.stats",
 )
 """Modules that must load without JAX, so that help and mistakes in settings appear at once."""
 

@@ -8,14 +8,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from cenie.experiment.rows import EvaluationRow
-from cenie.report import reference, stats, tables
+from cenie.report import reference, tables
 from cenie.report.build import write_report
-from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
-from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
+from cenie.report.measure import stats
+from cenie.report.measure.composition import compositions, low_regret_levels
+from cenie.report.measure.coverage import cells_of, measure_coverage, nearest_distance
+from cenie.report.measure.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.report.page.data import page_data
 from cenie.report.runs import group_runs, open_runs
-from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
 from cenie.report.writer import Desk, Options
 from cenie.rundir.evaluations import Evaluation, write_evaluations
 from cenie.rundir.files import RunDirectoryError

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from cenie.report.comparable import comparability
+from cenie.report.measure.comparable import comparability
 from cenie.report.runs import group_runs, open_runs
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.levels import read_levels

@@ -218,7 +218,7 @@ def test_several_checkpoints_can_be_evaluated(finished, capsys):
     cycles = sorted({*rows.cycle.tolist()})
     assert cycles == sorted(int(p.name.removeprefix("step-")) for p in (path / "checkpoints").iterdir())
     assert len(rows) == 2 * 2 * 8
-    mean = sum(row.solved for _, row in rows) / len(rows)
+    mean = rows.solved.mean()
     assert any("mean" in line and f"{mean:.3f}" in line for line in printed.splitlines())
     assert cli.run(["evaluate", str(path), "--checkpoints", "3", "--episodes", "1"]) == 0
     assert "only 2 of 3 checkpoints" in capsys.readouterr().out

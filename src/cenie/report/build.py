@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cenie.report import tables
 from cenie.report.appearance import group_title
-from cenie.report.comparable import comparability
-from cenie.report.coverage import measure_coverage
+from cenie.report.measure.comparable import comparability
+from cenie.report.measure.coverage import measure_coverage
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown

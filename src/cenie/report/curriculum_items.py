@@ -5,12 +5,13 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from cenie.report import figures, reference, stats, tables
+from cenie.report import figures, reference, tables
 from cenie.report.appearance import group_title
-from cenie.report.coverage import Coverage, is_recurrent
-from cenie.report.curriculum import LOW_REGRET, Chosen, compositions, low_regret_levels
+from cenie.report.measure import stats
+from cenie.report.measure.composition import LOW_REGRET, Chosen, compositions, low_regret_levels
+from cenie.report.measure.coverage import Coverage, is_recurrent
+from cenie.report.measure.scores import metric_curve
 from cenie.report.runs import Group
-from cenie.report.scores import metric_curve
 from cenie.report.suite_items import known
 from cenie.report.writer import Desk, Item
 from cenie.rundir.files import RunDirectoryError

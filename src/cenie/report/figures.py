@@ -15,11 +15,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from cenie.report.appearance import colours, group_title
-from cenie.report.coverage import Coverage
-from cenie.report.curriculum import Composition
+from cenie.report.measure.composition import Composition
+from cenie.report.measure.coverage import Coverage
+from cenie.report.measure.scores import Curve, SuiteScores
+from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
-from cenie.report.scores import Curve, SuiteScores
-from cenie.report.stats import Estimate
 
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from cenie.report import figures, reference, stats, tables
+from cenie.report import figures, reference, tables
 from cenie.report.appearance import method_title
-from cenie.report.runs import Group
-from cenie.report.scores import (
+from cenie.report.measure import stats
+from cenie.report.measure.scores import (
     Curve,
     SuiteScores,
     evaluation_curves,
@@ -15,6 +15,7 @@ from cenie.report.scores import (
     suites_of,
     unknown_scores,
 )
+from cenie.report.runs import Group
 from cenie.report.writer import Desk, Item
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from cenie.report import reference, stats
+from cenie.report import reference
 from cenie.report.appearance import group_title, method_title
-from cenie.report.curriculum import Composition
+from cenie.report.measure import stats
+from cenie.report.measure.composition import Composition
+from cenie.report.measure.scores import Curve, Scores, SuiteScores
+from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
-from cenie.report.scores import Curve, Scores, SuiteScores
-from cenie.report.stats import Estimate
 
 Row = dict[str, Any]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

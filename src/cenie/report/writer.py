@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cenie.envs.domains import DomainEntry
-from cenie.report.coverage import MOST_POINTS
+from cenie.report.measure.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
 from cenie.rundir.names import file_name
 from cenie.system.durable import WriteError, explain, replace_file

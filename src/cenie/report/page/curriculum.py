@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from cenie.replay.columns import NOVELTY, REGRET, score_columns
-from cenie.report.curriculum import with_known_paths
+from cenie.report.measure.composition import with_known_paths
+from cenie.report.measure.scores import logged
 from cenie.report.page.numbers import evenly, one, short
-from cenie.report.scores import logged
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 from cenie.rundir.snapshots import PLAYED, Snapshot

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import cenie
 from cenie.envs.suite_files import is_file_suite
-from cenie.report import stats
 from cenie.report.appearance import colours, group_title
-from cenie.report.comparable import comparability
+from cenie.report.measure import stats
+from cenie.report.measure.comparable import comparability
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results

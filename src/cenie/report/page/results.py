@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from cenie.report import stats
+from cenie.report.measure import stats
+from cenie.report.measure.scores import counted_runs
 from cenie.report.page.numbers import evenly, one, short
 from cenie.report.runs import Group
-from cenie.report.scores import counted_runs
 from cenie.rundir.evaluations import Episodes
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenie.report import stats
+from cenie.report.measure import stats
 from cenie.report.runs import Group
 from cenie.rundir.evaluations import Episodes
 from cenie.rundir.run import Run

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cenie.report import stats
+from cenie.report.measure import stats
+from cenie.report.measure.scores import suite_scores, suites_of, unknown_scores
 from cenie.report.runs import FOLLOWS, Group, shown
-from cenie.report.scores import suite_scores, suites_of, unknown_scores
 from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 

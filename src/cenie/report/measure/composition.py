@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenie.report.coverage import stages_of
+from cenie.report.measure.coverage import stages_of
+from cenie.report.measure.scores import logged
 from cenie.report.runs import Group
-from cenie.report.scores import logged
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 
