@@ -14,7 +14,8 @@ from cenie.report.curriculum_items import curriculum_items
 from cenie.report.measure import stats
 from cenie.report.measure.composition import compositions, low_regret_levels
 from cenie.report.measure.coverage import cells_of, measure_coverage, nearest_distance
-from cenie.report.measure.scores import evaluation_curves, mean_curve, suite_scores
+from cenie.report.measure.curves import evaluation_curves, mean_curve
+from cenie.report.measure.scores import suite_scores
 from cenie.report.page.data import page_data
 from cenie.report.runs import group_runs, open_runs
 from cenie.report.writer import Desk, Options

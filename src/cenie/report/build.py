@@ -16,6 +16,7 @@ from cenie.report import tables
 from cenie.report.appearance import group_title
 from cenie.report.measure.comparable import comparability
 from cenie.report.measure.coverage import measure_coverage
+from cenie.report.measure.scores import measured_domains
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown
@@ -86,6 +87,7 @@ def write_report(
     limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
     names = dict.fromkeys(group.domain for group in groups)
     parts = {domain: tuple(group for group in groups if group.domain == domain) for domain in names}
+    measured = measured_domains(groups)
     domains = []
     # Coverage is reckoned while the figures before it are drawn; most of its time is not Python's.
     with _frequent_turns(), ThreadPoolExecutor(1) as pool:
@@ -96,11 +98,11 @@ def write_report(
         }
         for domain, own in parts.items():
             items = (
-                *suite_items(desk, own, domain),
+                *suite_items(desk, measured[domain], domain),
                 *curve_items(desk, own, domain),
                 *curriculum_items(desk, own, domain, limit=limit, coverage=coverage.get(domain)),
             )
-            domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
+            domains.append(DomainReport(domain, own, tuple(comparability(own, measured[domain])), items))
     desk.save("", "report", ".md", _markdown(domains, opened.skipped))
     if desk.options.page:
         pictures = desk.options.pictures
@@ -110,6 +112,7 @@ def write_report(
             skipped=opened.skipped,
             pictures=pictures,
             stratified=desk.options.stratified,
+            measured=measured,
             domains=desk.options.domains,
             say=desk.progress,
         )

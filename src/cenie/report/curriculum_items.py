@@ -10,7 +10,7 @@ from cenie.report.appearance import group_title
 from cenie.report.measure import stats
 from cenie.report.measure.composition import LOW_REGRET, Chosen, compositions, low_regret_levels
 from cenie.report.measure.coverage import Coverage, is_recurrent
-from cenie.report.measure.scores import metric_curve
+from cenie.report.measure.curves import metric_curve
 from cenie.report.runs import Group
 from cenie.report.suite_items import known
 from cenie.report.writer import Desk, Item

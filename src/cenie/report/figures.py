@@ -17,7 +17,8 @@ from matplotlib.ticker import FuncFormatter
 from cenie.report.appearance import colours, group_title
 from cenie.report.measure.composition import Composition
 from cenie.report.measure.coverage import Coverage
-from cenie.report.measure.scores import Curve, SuiteScores
+from cenie.report.measure.curves import Curve
+from cenie.report.measure.scores import SuiteScores
 from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
 
@@ -100,7 +101,7 @@ def level_bars(scores: SuiteScores) -> Figure:
     for number, (level, axis) in enumerate(zip(scores.levels, axes)):
         for place, each in enumerate(scores.groups):
             values = each.scores[:, number]
-            low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+            low, middle, high = each.quartiles[:, number]
             axis.bar(place, middle, 0.8, color=looks[each.group.label], alpha=0.85)
             if len(values) > 1:
                 spread = [[middle - low], [high - middle]]

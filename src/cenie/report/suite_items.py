@@ -7,14 +7,8 @@ import numpy as np
 from cenie.report import figures, reference, tables
 from cenie.report.appearance import method_title
 from cenie.report.measure import stats
-from cenie.report.measure.scores import (
-    Curve,
-    SuiteScores,
-    evaluation_curves,
-    suite_scores,
-    suites_of,
-    unknown_scores,
-)
+from cenie.report.measure.curves import Curve, evaluation_curves
+from cenie.report.measure.scores import SuiteScores, unknown_scores
 from cenie.report.runs import Group
 from cenie.report.writer import Desk, Item
 
@@ -25,9 +19,9 @@ _PAIR_RESAMPLES = 1000
 _PROFILE_RESAMPLES = 500
 
 
-def suite_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[Item]:
+def suite_items(desk: Desk, suites: Sequence[SuiteScores], domain: str) -> Iterator[Item]:
     """Everything about every suite that was played; a sentence if none was."""
-    found = [scores for suite in suites_of(groups) if (scores := suite_scores(groups, suite))]
+    found = [scores for scores in suites if scores.groups and scores.levels]
     if not found:
         yield Item("Held-out levels", "No run has played held-out levels yet.")
     for scores in found:
@@ -106,9 +100,7 @@ def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
 def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
     groups = [each.group for each in found.groups]
     stratified = desk.options.stratified
-    estimates = {
-        each.group.label: stats.aggregate(each.scores, stratified=stratified) for each in found.groups
-    }
+    estimates = {each.group.label: {**each.aggregates(stratified=stratified)} for each in found.groups}
     single = all(each.worst is not None for each in found.groups)
     if single:
         for each in found.groups:

@@ -12,7 +12,8 @@ from cenie.report import reference
 from cenie.report.appearance import group_title, method_title
 from cenie.report.measure import stats
 from cenie.report.measure.composition import Composition
-from cenie.report.measure.scores import Curve, Scores, SuiteScores
+from cenie.report.measure.curves import Curve
+from cenie.report.measure.scores import GroupScores, SuiteScores
 from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
 
@@ -107,7 +108,7 @@ def level_rows(found: SuiteScores) -> list[Row]:
     for each in found.groups:
         for column, level in enumerate(found.levels):
             scores, returns = each.scores[:, column], each.returns[:, column]
-            low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
+            low, middle, high = each.quartiles[:, column]
             rows.append(
                 {
                     "suite": found.suite,
@@ -308,7 +309,7 @@ def markdown(text: str) -> str:
     return text.translate(_MARKDOWN)
 
 
-def aggregate_markdown(groups: Sequence[Scores], estimates: Mapping[str, Mapping[str, Estimate]]) -> str:
+def aggregate_markdown(groups: Sequence[GroupScores], estimates: Mapping[str, Mapping[str, Estimate]]) -> str:
     """The statistics over all levels, with their intervals."""
     names = list(next(iter(estimates.values())))
     lines = [f"| | runs | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]

@@ -9,12 +9,13 @@ import pytest
 
 from cenie.command.options import parse, typed
 from cenie.experiment.presets import preset
+from cenie.report.measure.curves import evenly
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
-from cenie.report.page.numbers import evenly, one, short
+from cenie.report.page.numbers import one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.results import _apart, suite_results
 from cenie.report.page.training import training_data

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from cenie.report.measure import stats
-from cenie.report.measure.scores import suite_scores, suites_of, unknown_scores
+from cenie.report.measure.scores import SuiteScores, measured_suites, unknown_scores
 from cenie.report.runs import FOLLOWS, Group, shown
 from cenie.rundir.files import flat
 from cenie.rundir.run import Run
@@ -14,10 +14,11 @@ _MOST = 6
 """So many sentences of one kind are written out; what comes after is counted."""
 
 
-def comparability(groups: Sequence[Group]) -> list[str]:
+def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None = None) -> list[str]:
     """In what the runs of one domain differ that should not: a sentence for each; none if in nothing.
 
-    Runs that are not finished are named, and not held against the others any further.
+    Runs that are not finished are named, and not held against the others any further. `suites` are the scores
+    of the groups, if they were measured already.
     """
     runs = [(group.label, run) for group in groups for run in group.runs]
     finished = [(label, run) for label, run in runs if run.summary is not None]
@@ -33,7 +34,7 @@ def comparability(groups: Sequence[Group]) -> list[str]:
         *_seeds(groups),
         *_limited(_not_exact([run for _, run in runs])),
         *_few_runs(groups),
-        *_limited(_unknown_scores(groups)),
+        *_limited(_unknown_scores(measured_suites(groups) if suites is None else suites)),
         *_limited(sentence for _, run in runs for sentence in run.damage),
     ]
 
@@ -70,11 +71,9 @@ def _few_runs(groups: Sequence[Group]) -> Iterator[str]:
             yield f"{sentence} ({', '.join(labels)})"
 
 
-def _unknown_scores(groups: Sequence[Group]) -> Iterator[str]:
-    for suite in suites_of(groups):
-        scores = suite_scores(groups, suite)
-        if scores is not None:
-            yield from unknown_scores(scores)
+def _unknown_scores(suites: Sequence[SuiteScores]) -> Iterator[str]:
+    for scores in suites:
+        yield from unknown_scores(scores)
 
 
 def _differing(what: str, runs: Sequence[tuple[str, Run]], value: Callable[[Run], str | None]) -> list[str]:

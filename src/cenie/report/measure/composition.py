@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenie.report.measure.coverage import stages_of
-from cenie.report.measure.scores import logged
+from cenie.report.measure.curves import logged
 from cenie.report.runs import Group
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run

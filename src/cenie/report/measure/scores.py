@@ -1,5 +1,6 @@
-"""From episodes to scores: what each run came to on each level of a suite, and curves over training."""
+"""From episodes to scores: what each run came to on each level of a suite."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,14 +14,10 @@ from cenie.rundir.worst import worst_levels
 
 MOST_NAMED = 4
 """Levels that a sentence names."""
-LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
-"""The columns of the metrics that figures show."""
-POINTS = 200
-"""How many points a curve of several runs has, at most."""
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class GroupScores:
     """What the runs of a group came to on a suite; rows are runs, columns are levels.
 
     `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
@@ -36,14 +33,34 @@ class Scores:
     episodes: int
     worst: np.ndarray | None = None
 
+    @functools.cached_property
+    def quartiles(self) -> np.ndarray:
+        """The lower quartile, the median and the upper quartile over the runs: [3, levels]."""
+        return np.quantile(self.scores, [0.25, 0.5, 0.75], axis=0)
+
+    def aggregates(self, *, stratified: bool) -> dict[str, stats.Estimate]:
+        """The statistics over all levels with their intervals; none if there are no levels."""
+        if stratified not in self._aggregates:
+            made = stats.aggregate(self.scores, stratified=stratified) if self.scores.size else {}
+            self._aggregates[stratified] = made
+        return self._aggregates[stratified]
+
+    @functools.cached_property
+    def _aggregates(self) -> dict[bool, dict[str, stats.Estimate]]:
+        return {}
+
 
 @dataclass(frozen=True, eq=False)
 class SuiteScores:
-    """The scores of all groups that have played a suite, on the levels that all of them have played."""
+    """The scores of all groups that have played a suite, on the levels that all of them have played.
+
+    `untrained` are groups none of whose runs has learned anything yet.
+    """
 
     suite: str
     levels: tuple[str, ...]
-    groups: tuple[Scores, ...]
+    groups: tuple[GroupScores, ...]
+    untrained: tuple[GroupScores, ...] = ()
 
     @property
     def measure(self) -> str:
@@ -67,11 +84,33 @@ def unknown_scores(found: SuiteScores) -> list[str]:
     return sentences
 
 
-def suites_of(groups: Sequence[Group]) -> list[str]:
-    """Every suite that some run has played, those of most groups first."""
+def measured_suites(groups: Sequence[Group]) -> list[SuiteScores]:
+    """The scores of some groups on every suite that some run has played, those of most groups first.
+
+    Runs that are finished count, or all if none is; see `counted_runs`.
+    """
     played = [{suite: None for run in group.runs for suite in run.suites} for group in groups]
     every = dict.fromkeys(suite for suites in played for suite in suites)
-    return sorted(every, key=lambda suite: -sum(suite in suites for suites in played))
+    order = sorted(every, key=lambda suite: -sum(suite in suites for suites in played))
+    return [_measured(groups, suite) for suite in order]
+
+
+def measured_domains(groups: Sequence[Group]) -> dict[str, list[SuiteScores]]:
+    """The same for the groups of each domain."""
+    domains = dict.fromkeys(group.domain for group in groups)
+    return {
+        domain: measured_suites([group for group in groups if group.domain == domain]) for domain in domains
+    }
+
+
+def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
+    """The scores of the runs that count (`counted_runs`) on a suite.
+
+    Returns:
+        The scores; None if no trained run has played the suite, or there is no level that all have played.
+    """
+    found = _measured(groups, suite)
+    return found if found.groups and found.levels else None
 
 
 def counted_runs(group: Group, suite: str) -> list[Run]:
@@ -84,110 +123,45 @@ def counted_runs(group: Group, suite: str) -> list[Run]:
     return [run for run in trained if run.summary is not None] or trained
 
 
-def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
-    """The scores of the runs that count (`counted_runs`); None if no run has played the suite."""
-    found = []
+def _measured(groups: Sequence[Group], suite: str) -> SuiteScores:
+    trained, untrained = [], []
     for group in groups:
-        pairs = [(run, run.final_episodes(suite)) for run in counted_runs(group, suite)]
+        counted = counted_runs(group, suite)
+        pairs = [(run, run.final_episodes(suite)) for run in counted or group.runs]
+        pairs = [(run, episodes) for run, episodes in pairs if len(episodes)]
         if pairs:
-            found.append((group, pairs))
-    if not found:
-        return None
-    every = [set(episodes.levels()) for _, pairs in found for _, episodes in pairs]
-    common = set.intersection(*every)
-    levels = [level for level in found[0][1][0][1].levels() if level in common]
-    if not levels:
-        return None
-    scores = []
-    for group, pairs in found:
-        columns = {
-            column: np.array(
-                [[episodes.level_means(column)[level] for level in levels] for _, episodes in pairs]
-            )
-            for column in ("score", "returns", "solved")
-        }
-        fewest = min(len(episodes) for _, episodes in pairs)
-        worst = [_worst(episodes, common) for _, episodes in pairs]
-        scores.append(
-            Scores(
-                group,
-                tuple(run for run, _ in pairs),
-                columns["score"],
-                columns["returns"],
-                columns["solved"],
-                fewest,
-                None if None in worst else np.array(worst),
-            )
-        )
-    return SuiteScores(suite, tuple(levels), tuple(scores))
+            (trained if counted else untrained).append((group, pairs))
+    deciding = [episodes for _, pairs in trained or untrained for _, episodes in pairs]
+    common = set.intersection(*(set(episodes.levels()) for episodes in deciding)) if deciding else set()
+    levels = tuple(level for level in (deciding[0].levels() if deciding else ()) if level in common)
+    return SuiteScores(
+        suite,
+        levels,
+        tuple(_group_scores(group, pairs, levels) for group, pairs in trained),
+        tuple(_group_scores(group, pairs, levels) for group, pairs in untrained),
+    )
+
+
+def _group_scores(
+    group: Group, pairs: Sequence[tuple[Run, Episodes]], levels: tuple[str, ...]
+) -> GroupScores:
+    columns = {}
+    for column in ("score", "returns", "solved"):
+        means = [episodes.level_means(column) for _, episodes in pairs]
+        columns[column] = np.array([[mean.get(level, np.nan) for level in levels] for mean in means])
+    worst = [_worst(episodes, set(levels)) for _, episodes in pairs]
+    return GroupScores(
+        group,
+        tuple(run for run, _ in pairs),
+        scores=columns["score"],
+        returns=columns["returns"],
+        solved=columns["solved"],
+        episodes=min(len(episodes) for _, episodes in pairs),
+        worst=None if None in worst else np.array(worst),
+    )
 
 
 def _worst(episodes: Episodes, levels: set[str]) -> float | None:
     """The score on the worst entries among those of the levels."""
     kept = episodes.where(np.array([level in levels for level in episodes.level]))
     return worst_levels(list(zip(kept.level, kept.variant)), kept.score)
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The mean of the runs of a group over training, and its standard error (NaN for a single run)."""
-
-    label: str
-    x: np.ndarray
-    mean: np.ndarray
-    error: np.ndarray
-    runs: int
-
-
-def evaluation_curves(
-    group: Group, suite: str, *, over: str = "updates", level: str | None = None
-) -> Curve | None:
-    """The score on a suite (or on a level of it) during training; None if it was not evaluated twice.
-
-    The score of a suite is the mean over its levels.
-    """
-    lines = []
-    for run in group.counted:
-        episodes = run.evaluations_by_suite.get(suite)
-        progress = None if episodes is None else episodes.over_training
-        if progress is None or level not in (None, *progress.levels):
-            continue
-        chosen = slice(None) if level is None else [progress.levels.index(level)]
-        scores = progress.scores[:, chosen].mean(axis=1)
-        known = np.isfinite(scores)
-        if known.sum() > 1:
-            lines.append(np.array([getattr(progress, over)[known], scores[known]], float))
-    return mean_curve(group.label, lines)
-
-
-def logged(run: Run) -> dict[str, np.ndarray]:
-    """What figures show of the metrics of a run, with the counters."""
-    return run.curves(LOGGED)
-
-
-def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
-    """A column of the metrics during training; None if no run has it."""
-    lines = []
-    for run in group.counted:
-        columns = logged(run)
-        if name not in columns:
-            continue
-        known = np.isfinite(columns[name]) & np.isfinite(columns[over])
-        if known.sum() > 1:
-            lines.append(np.array([columns[over][known], columns[name][known]]))
-    return mean_curve(group.label, lines)
-
-
-def mean_curve(label: str, lines: Sequence[np.ndarray]) -> Curve | None:
-    """The mean of curves [2, points], each read between its points, as far as all of them go.
-
-    Where all have the same places they are kept; otherwise places are equally spaced.
-    """
-    if not lines:
-        return None
-    begin, end = max(line[0, 0] for line in lines), min(line[0, -1] for line in lines)
-    first = lines[0][0]
-    same = all(np.array_equal(line[0], first) for line in lines)
-    x = first if same and len(first) <= POINTS else np.linspace(begin, end, POINTS)
-    values = np.stack([np.interp(x, line[0], line[1]) for line in lines])
-    return Curve(label, x, values.mean(axis=0), np.asarray(stats.standard_error(values)), len(lines))

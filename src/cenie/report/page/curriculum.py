@@ -9,8 +9,8 @@ import numpy as np
 
 from cenie.replay.columns import NOVELTY, REGRET, score_columns
 from cenie.report.measure.composition import with_known_paths
-from cenie.report.measure.scores import logged
-from cenie.report.page.numbers import evenly, one, short
+from cenie.report.measure.curves import evenly, logged
+from cenie.report.page.numbers import one, short
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 from cenie.rundir.snapshots import PLAYED, Snapshot

@@ -1,7 +1,7 @@
 """The data of the page: everything that it shows, as plain JSON. Loads no JAX, but to draw pictures."""
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from cenie.envs.suite_files import is_file_suite
 from cenie.report.appearance import colours, group_title
 from cenie.report.measure import stats
 from cenie.report.measure.comparable import comparability
+from cenie.report.measure.scores import SuiteScores, measured_domains
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
@@ -56,17 +57,19 @@ def page_data(
     studio: "Studio | None" = None,
     limits: Limits = LIMITS,
     stratified: bool = False,
+    measured: Mapping[str, Sequence[SuiteScores]] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Everything that the page shows of groups of runs; `skipped` says which directories it does not.
 
     With a `studio`, levels are drawn and episodes are filmed, which takes JAX and, for episodes, checkpoints.
-    `stratified` asks for rliable's intervals.
+    `stratified` asks for rliable's intervals. `measured` are the scores of each domain, if they are known.
     """
     problems: list[str] = []
     if studio is not None:
         studio.begin_page()
-    suites = suite_results(groups, problems, stratified=stratified)
+    measured = measured or measured_domains(groups)
+    suites = suite_results(groups, measured, stratified=stratified)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
     filmed = _most_to_see(chosen, limits.filmed)
@@ -90,9 +93,9 @@ def page_data(
         "runs": [_run(run, groups) for run in runs],
         "suites": suites,
         "intervals": stats.COVERS_STRATIFIED if stratified else stats.COVERS,
-        "training": training_data(groups, problems),
+        "training": training_data(groups),
         "curricula": curricula,
-        "notes": _notes(groups),
+        "notes": _notes(groups, measured),
         "skipped": [*skipped, *problems],
         "leftOut": [*left_out, *_left_out(curricula, studio)],
     }
@@ -131,13 +134,12 @@ def _run(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
     }
 
 
-def _notes(groups: Sequence[Group]) -> list[str]:
+def _notes(groups: Sequence[Group], measured: Mapping[str, Sequence[SuiteScores]]) -> list[str]:
     """In what runs that are shown side by side differ."""
-    domains = dict.fromkeys(group.domain for group in groups)
     found = []
-    for domain in domains:
-        for sentence in comparability([group for group in groups if group.domain == domain]):
-            found.append(f"{domain}: {sentence}" if len(domains) > 1 else sentence)
+    for domain, suites in measured.items():
+        for sentence in comparability([group for group in groups if group.domain == domain], suites):
+            found.append(f"{domain}: {sentence}" if len(measured) > 1 else sentence)
     return found
 
 
