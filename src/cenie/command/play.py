@@ -11,6 +11,7 @@ from cenie.command.picture_file import is_film, picture_file, plain_values
 from cenie.report.level_files import looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
@@ -67,7 +68,7 @@ def play_command(arguments: list[str]) -> int:
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = films.open_for_pictures(path, config.entry)
+    run = Run(path, entry=config.entry, devices=1)
     domain = run.domain
     shown_levels.renderer_of(domain)
     of_suite = False

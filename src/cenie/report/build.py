@@ -20,7 +20,7 @@ from cenie.report.measure.scores import measured_domains
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown
-from cenie.report.writer import Desk, Item, Options
+from cenie.report.writer import Item, Options, ReportWriter
 from cenie.rundir.files import RunDirectoryError
 
 PAGE = "index.html"
@@ -80,9 +80,9 @@ def write_report(
     if not opened.runs:
         reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)
         raise RunDirectoryError(f"there is no run to report on{reasons}")
-    desk = Desk(Path(out), options, progress)
+    writer = ReportWriter(Path(out), options, progress)
     groups = group_runs(opened.runs)
-    desk.table("runs", tables.run_rows(groups))
+    writer.table("runs", tables.run_rows(groups))
     fair = _PLAYED_BYTES // len(opened.runs)
     limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
     names = dict.fromkeys(group.domain for group in groups)
@@ -98,26 +98,26 @@ def write_report(
         }
         for domain, own in parts.items():
             items = (
-                *suite_items(desk, measured[domain], domain),
-                *curve_items(desk, own, domain),
-                *curriculum_items(desk, own, domain, limit=limit, coverage=coverage.get(domain)),
+                *suite_items(writer, measured[domain], domain),
+                *curve_items(writer, own, domain),
+                *curriculum_items(writer, own, domain, limit=limit, coverage=coverage.get(domain)),
             )
             domains.append(DomainReport(domain, own, tuple(comparability(own, measured[domain])), items))
-    desk.save("", "report", ".md", _markdown(domains, opened.skipped))
-    if desk.options.page:
-        pictures = desk.options.pictures
+    writer.save("", "report", ".md", _markdown(domains, opened.skipped))
+    if writer.options.page:
+        pictures = writer.options.pictures
         page = write_page(
             groups,
-            desk.out / PAGE,
+            writer.out / PAGE,
             skipped=opened.skipped,
             pictures=pictures,
-            stratified=desk.options.stratified,
+            stratified=writer.options.stratified,
             measured=measured,
-            domains=desk.options.domains,
-            say=desk.progress,
+            domains=writer.options.domains,
+            say=writer.progress,
         )
-        desk.files.append(page)
-    return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))
+        writer.files.append(page)
+    return Report(writer.out, tuple(domains), opened.skipped, tuple(writer.files))
 
 
 @contextlib.contextmanager

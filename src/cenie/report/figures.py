@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from cenie.report.appearance import colours, group_title
 from cenie.report.measure.composition import Composition
-from cenie.report.measure.coverage import Coverage
+from cenie.report.measure.coverage import CoverageMap
 from cenie.report.measure.curves import Curve
 from cenie.report.measure.scores import SuiteScores
 from cenie.report.measure.stats import Estimate
@@ -251,7 +251,7 @@ def _class_colour(number: int) -> str:
 
 
 @_styled
-def coverage_evolution(found: Coverage) -> Figure:
+def coverage_evolution(found: CoverageMap) -> Figure:
     """A row for each group and a column for each stage: the joint plane, with what was covered so far."""
     clouds = found.clouds[:MOST_ROWS]
     groups = [cloud.group for cloud in clouds]

@@ -197,7 +197,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonTable:
     """Means of each level for every group, and what the paper prints of it."""
 
     title: str
@@ -207,7 +207,7 @@ class Comparison:
     paper: dict[str, dict[str, tuple[float, float]]]
 
 
-def comparison(found: SuiteScores) -> Comparison:
+def comparison(found: SuiteScores) -> ComparisonTable:
     """A row for each level and one for their mean: solved rates, or raw returns if a suite goes by them.
 
     Bold is what reaches the best mean with its own standard error, which is how the paper's table of F1
@@ -221,7 +221,7 @@ def comparison(found: SuiteScores) -> Comparison:
     rows = tuple((level, bold_cells(each)) for level, each in columns.items())
     title = f"{found.suite}: {'solved rate' if rates else 'return'}, mean and standard error over runs"
     groups = tuple(each.group for each in found.groups)
-    return Comparison(
+    return ComparisonTable(
         title, groups, rows, 2 if rates else 0, reference.f1_returns() if found.suite == "f1" else {}
     )
 
@@ -236,7 +236,7 @@ def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
     )
 
 
-def comparison_rows(table: Comparison) -> list[Row]:
+def comparison_rows(table: ComparisonTable) -> list[Row]:
     """The table with a column for each number, those of the paper named as such."""
     rows = []
     for level, cells in table.rows:
@@ -252,7 +252,7 @@ def comparison_rows(table: Comparison) -> list[Row]:
     return rows
 
 
-def comparison_markdown(table: Comparison) -> str:
+def comparison_markdown(table: ComparisonTable) -> str:
     """The table for people."""
     papers = list(next(iter(table.paper.values()), {}))
     names = [markdown(group_title(group)) for group in table.groups]
@@ -268,7 +268,7 @@ def comparison_markdown(table: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def comparison_latex(table: Comparison) -> str:
+def comparison_latex(table: ComparisonTable) -> str:
     """The table for a paper (booktabs); ours only."""
     names = " & ".join(_latex(group_title(group)) for group in table.groups)
     lines = [

@@ -50,7 +50,7 @@ class Item:
     text: str = ""
 
 
-class Desk:
+class ReportWriter:
     """Where the parts of a report are written, each as soon as it is made.
 
     Names come from run directories, and so from anyone: only here do they become paths (`_place`).

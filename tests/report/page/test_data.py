@@ -9,7 +9,8 @@ import pytest
 
 from cenie.command.options import parse, typed
 from cenie.experiment.presets import preset
-from cenie.report.measure.curves import evenly
+from cenie.report.measure.curves import _apart, evenly
+from cenie.report.measure.scores import measured_domains
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
 from cenie.report.page.commands import train_command
@@ -17,7 +18,7 @@ from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
-from cenie.report.page.results import _apart, suite_results
+from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio, page_html
 from cenie.report.runs import group_runs, open_runs
@@ -190,7 +191,7 @@ def test_what_was_logged_is_averaged_over_the_runs_that_got_so_far(tmp_path):
             for at in range(last + 1)
         ]
         (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = {each["name"]: each for each in training_data(group_runs(open_runs(paths).runs), [])}
+    made = {each["name"]: each for each in training_data(group_runs(open_runs(paths).runs))}
     assert set(made) == {"solved", "level/walls"}
     (curve,) = made["solved"]["groups"]
     assert curve["updates"][0] == 0
@@ -201,7 +202,7 @@ def test_what_was_logged_is_averaged_over_the_runs_that_got_so_far(tmp_path):
 def test_curves_and_levels_of_several_runs_have_intervals(tmp_path):
     paths = [make_run(tmp_path / f"run{seed}", seed=seed) for seed in range(4)]
     (group,) = group_runs(open_runs(paths).runs)
-    (suite,) = suite_results([group], [])
+    (suite,) = suite_results([group], measured_domains([group]))
     (entry,) = suite["groups"]
     assert suite["levels"] == list(LEVELS)
     assert entry["curve"]["updates"] == [0, 5, 10, 15]
@@ -223,7 +224,8 @@ def test_runs_that_stopped_early_count_as_far_as_they_got(tmp_path):
     table.write_text(
         "".join(line for line in table.read_text().splitlines(True) if not line.startswith("30,"))
     )
-    (suite,) = suite_results(group_runs(open_runs(paths).runs), [])
+    groups = group_runs(open_runs(paths).runs)
+    (suite,) = suite_results(groups, measured_domains(groups))
     assert suite["groups"][0]["curve"]["runs"] == [2, 2, 2, 1]
 
 

@@ -38,7 +38,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
+class CoverageMap:
     """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
 
     clouds: tuple[Cloud, ...]
@@ -66,7 +66,9 @@ def is_recurrent(group: Group) -> bool:
     return isinstance(network, dict) and network.get("kind") in ("lstm", "gru")
 
 
-def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0) -> Coverage | None:
+def measure_coverage(
+    groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0
+) -> CoverageMap | None:
     """The coverage of all groups that have recorded points; None if there are fewer than two of them.
 
     Needs scikit-learn. Points of another width than those of the first group cannot be compared with them and
@@ -108,7 +110,7 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
         np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
         for cloud in clouds
     )
-    return Coverage(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
+    return CoverageMap(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
 
 
 def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, int]]:

@@ -58,7 +58,7 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Curriculum:
+class Moments:
     """All moments of a run that are shown, and what was passed over."""
 
     run: Run
@@ -84,7 +84,7 @@ class Curriculum:
         return found
 
 
-def read_curriculum(run: Run, most_levels: int) -> Curriculum:
+def read_curriculum(run: Run, most_levels: int) -> Moments:
     """The moments of a run, each with at most `most_levels` levels; damaged files are named and passed over.
 
     Of a level buffer the same levels are shown at all moments, as far as they are there, so that they can be
@@ -108,9 +108,9 @@ def read_curriculum(run: Run, most_levels: int) -> Curriculum:
         is_old = not all(_kept_plays(snapshot.buffers[0]) for snapshot in stored)
         played = _every_play(run, problems) if is_old else {}
         frames = [_stored_frame(snapshot, played, _complete_until(run), most_levels) for snapshot in stored]
-        return Curriculum(run, frames, True, problems)
+        return Moments(run, frames, True, problems)
     played = _read(run, problems, Run.sample_of_played_levels)
-    return Curriculum(run, _played_frames(run, played, snapshots, most_levels), False, problems)
+    return Moments(run, _played_frames(run, played, snapshots, most_levels), False, problems)
 
 
 def _read(
@@ -257,7 +257,7 @@ def _updates_at(run: Run, cycle: int) -> int:
     return round(float(np.interp(cycle, curves["cycle"][known], curves["updates"][known])))
 
 
-def curriculum_data(curriculum: Curriculum) -> dict[str, Any] | None:
+def curriculum_data(curriculum: Moments) -> dict[str, Any] | None:
     """The moments for the page. What never changes of a level is said once; None if there is nothing."""
     frames = curriculum.frames
     if not frames:

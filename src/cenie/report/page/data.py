@@ -12,7 +12,7 @@ from cenie.report.measure import stats
 from cenie.report.measure.comparable import comparability
 from cenie.report.measure.scores import SuiteScores, measured_domains
 from cenie.report.page.commands import train_command
-from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
+from cenie.report.page.curriculum import MOST_FRAMES, Moments, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.runs import Group
@@ -228,7 +228,7 @@ def _curriculum(
     return data if data["frames"] or data["heldOut"] else None
 
 
-def _draw(data: dict[str, Any], run: Run, curriculum: Curriculum, *, share: _Share, studio: "Studio") -> None:
+def _draw(data: dict[str, Any], run: Run, curriculum: Moments, *, share: _Share, studio: "Studio") -> None:
     """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
     from cenie.report.page.pictures import notable
 

@@ -18,7 +18,7 @@ from cenie.envs.base import Domain
 from cenie.envs.domains import DomainEntry
 from cenie.replay.columns import score_columns
 from cenie.report import films, shown_levels
-from cenie.report.page.curriculum import Curriculum
+from cenie.report.page.curriculum import Moments
 from cenie.report.page.numbers import one
 from cenie.report.shown_levels import Scene
 from cenie.rundir.run import Run
@@ -83,7 +83,7 @@ class Studio:
         self.pictures = Budget(pictures, refused=self.pictures.refused)
         self.films = Budget(films, refused=self.films.refused)
 
-    def level_pictures(self, run: Run, curriculum: Curriculum, most: int) -> dict[int, str]:
+    def level_pictures(self, run: Run, curriculum: Moments, most: int) -> dict[int, str]:
         """Pictures of the shown levels by their ids, the ones that count most first, as data URIs."""
         _, opened = self._open(run)
         places = curriculum.places()
@@ -95,7 +95,7 @@ class Studio:
             found[number] = picture
         return found
 
-    def level_films(self, run: Run, curriculum: Curriculum, numbers: Sequence[int]) -> dict[int, Any]:
+    def level_films(self, run: Run, curriculum: Moments, numbers: Sequence[int]) -> dict[int, Any]:
         """Films of the newest student on stored levels, by their ids."""
         _, opened = self._open(run)
         places = curriculum.places()
@@ -120,7 +120,7 @@ class Studio:
         known = self._opened.get(run.path)
         if known is None or known[0] != newest:
             entry = self._domains.get(run.domain_name)
-            self._opened[run.path] = newest, films.open_for_pictures(run.path, entry)
+            self._opened[run.path] = newest, Run(run.path, entry=entry, devices=1)
             self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
         return self._opened[run.path]
 
@@ -215,7 +215,7 @@ def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
     return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 
-def notable(curriculum: Curriculum, most: int) -> list[int]:
+def notable(curriculum: Moments, most: int) -> list[int]:
     """Levels of the last moment that people will want to see played: the likeliest to be replayed, and those
     with the most and the least of each score."""
     if not curriculum.frames or not curriculum.has_buffer:
