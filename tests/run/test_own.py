@@ -61,9 +61,10 @@ def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.py").write_text(SETTINGS)
     (tmp_path / "broken.py").write_text("import mine\n1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "skipping.py").write_text("class Skipped(BaseException): pass\nraise Skipped('not here')\n")
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
     foreign.load.cache_clear()
-    for name in ("corridor", "mine", "broken", "leaving", "lacking"):
+    for name in ("corridor", "mine", "broken", "leaving", "skipping", "lacking"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -83,6 +84,7 @@ def refusal(capsys, *arguments: str) -> str:
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
         ("leaving:domain", "'leaving' cannot be imported: SystemExit: 3 ("),
+        ("skipping:domain", "'skipping' cannot be imported: Skipped: not here ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
         ("mine:number", "mine:number is 3; it must be a cenie.Domain, a function"),
         ("mine:untold", "a function that is annotated to return one (-> Domain)"),

@@ -26,6 +26,8 @@ from cenie.compilation import kept_programs
 from cenie.envs.base import Design
 from cenie.novelty.tensors import from_tensor
 from cenie.run import checkpoint
+from cenie.run import manifest as manifests
+from cenie.run.manifest import Unusable
 from cenie.run.watch import Watch
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
@@ -327,7 +329,15 @@ class Teacher:
         ]
 
     def save(self, directory: str | Path) -> Path:
-        """Write everything the teacher remembers; a task that was not told about will be asked for again."""
+        """Write everything the teacher remembers; a task that was not told about will be asked for again.
+
+        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises `ValueError`,
+        and removes nothing, if the directory holds those of another teacher or of a run.
+        """
+        for path in manifests.newest_first(Path(directory)):
+            with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
+                if different := self._differences(manifests.read(path)["facts"]):
+                    raise ValueError(f"{directory} holds the checkpoints of another teacher: {different}")
         # The length that rows are filled up to is remembered too: it may decide about a last bit.
         facts = {**self._facts, "steps": self._steps}
         return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
@@ -337,15 +347,18 @@ class Teacher:
         loaded = checkpoint.load_newest(Path(directory), self._state)
         if loaded is None:
             raise ValueError(f"{directory} holds no checkpoint of a teacher")
-        different = [
-            f"{name} was {loaded.facts.get(name)!r} and is {value!r}"
-            for name, value in self._facts.items()
-            if loaded.facts.get(name) != value
-        ]
-        if different:
-            raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
+        if different := self._differences(loaded.facts):
+            raise ValueError(f"{directory} was saved by another teacher: {different}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
+
+    def _differences(self, facts: Mapping[str, Any]) -> str:
+        """What is other in the facts of a checkpoint, in words; empty if a teacher with our arguments wrote it."""
+        return "; ".join(
+            f"{name} was {facts.get(name)!r} and is {value!r}"
+            for name, value in self._facts.items()
+            if facts.get(name) != value
+        )
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
