@@ -331,8 +331,8 @@ class Teacher:
     def save(self, directory: str | Path) -> Path:
         """Write everything the teacher remembers; a task that was not told about will be asked for again.
 
-        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises `ValueError`,
-        and removes nothing, if the directory holds those of another teacher or of a run.
+        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
+        `ValueError`, and removes nothing, if the directory holds those of another teacher or of a run.
         """
         for path in manifests.newest_first(Path(directory)):
             with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
@@ -353,7 +353,7 @@ class Teacher:
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
 
     def _differences(self, facts: Mapping[str, Any]) -> str:
-        """What is other in the facts of a checkpoint, in words; empty if a teacher with our arguments wrote it."""
+        """What is other in the facts of a checkpoint, in words; empty if it is of a teacher like this."""
         return "; ".join(
             f"{name} was {facts.get(name)!r} and is {value!r}"
             for name, value in self._facts.items()
