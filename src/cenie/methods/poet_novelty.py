@@ -49,7 +49,7 @@ class Poet(NoveltySettings):
         if encode is None:
             message = "poet compares encodings of levels, and this domain has none"
             raise SettingsError([Problem("teacher.novelty", message)])
-        (numbers,) = jax.eval_shape(lambda key: encode(generate(key)), jax.random.key(0)).shape
+        (numbers,) = jax.eval_shape(lambda: encode(generate(jax.random.key(0)))).shape
         return PoetNovelty(encode, numbers, capacity, self.neighbours, self.archive)
 
 

@@ -34,12 +34,10 @@ ROWS = {
     "accel-poet": Row("poet_novelty", "ACCEL by novelty and regret (POET)"),
     "plr-epoet": Row("epoet_novelty", "PLR-perp by novelty and regret (Enhanced POET)"),
     "accel-epoet": Row("epoet_novelty", "ACCEL by novelty and regret (Enhanced POET)"),
-    "minimax": Row("designer", "a designer learns to lower the student's return"),
-    "paired": Row(
-        "designer", "a designer learns to raise the student's regret, which an antagonist measures"
-    ),
+    "minimax": Row("paired", "a designer learns to lower the student's return"),
+    "paired": Row("paired", "a designer learns to raise the student's regret, which an antagonist measures"),
     "repaired": Row(
-        "designer", "PAIRED with a level buffer for each student: learns from replayed levels only"
+        "paired", "PAIRED with a level buffer for each student: learns from replayed levels only"
     ),
     "plr-learnability": Row("plr", "PLR-perp by learnability: p(1-p), or generalised to returns"),
     "traced": Row("traced", "ACCEL by regret, transition-prediction error and co-learnability (TRACED)"),

@@ -1,4 +1,7 @@
-"""A learned designer as a source of levels: it plays the design environment, and learns from its utility."""
+"""PAIRED, minimax and REPAIRED: a designer of levels that learns from the utility of what it made.
+
+The designer is a source of levels. It plays the design environment of the domain (Dennis et al., 2020).
+"""
 
 import dataclasses
 from collections.abc import Iterator
