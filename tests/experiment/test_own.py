@@ -118,7 +118,7 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     assert "mine:sized raised SystemExit: gone (" in refusal(
         capsys, "train", "mine:sized", "dr", "--env.max_steps", "14"
     )
-    assert "teacher.edit: must be null: mine:sized has no edit" in refusal(
+    assert "teacher.edit: must be null: this domain has no edit" in refusal(
         capsys, "train", "mine:sized", "accel"
     )
 
