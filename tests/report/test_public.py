@@ -26,4 +26,4 @@ def test_the_page_about_reports_runs_without_a_backend_and_without_matplotlib(tm
 
 def test_public_names_are_there():
     assert {"write_report", "open_runs", "group_runs", "suite_scores", "Options"} <= set(dir(report))
-    assert report.stats.iqm.__module__ == "cenie.report.stats"
+    assert report.iqm.__module__ == "cenie.report.measure.stats"

@@ -328,12 +328,10 @@ class Coverage:
             arrays["lengths"] = np.array([len(points) for points in self._window], np.int64)
             arrays["points"] = np.concatenate(self._window)
             arrays |= {f"state{i}": leaf for i, leaf in enumerate(_leaves(self._state))}
-        content = io.BytesIO()
-        np.savez(content, **cast(Any, arrays))
         temporary = f"{os.fspath(path)}.tmp-{os.getpid()}"
         try:
             with open(temporary, "wb") as file:
-                file.write(content.getbuffer())
+                np.savez(file, **cast(Any, arrays))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

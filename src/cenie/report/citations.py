@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cenie.methods.table import find_method
-from cenie.report.runs import LoggedRun
+from cenie.rundir.run import Run
 
 _FILE = Path(__file__).with_name("references.bib")
 
@@ -39,15 +39,15 @@ _LIBRARY = {"teoh2024cenie": "the paper that this library implements"}
 _STATISTICS = {"agarwal2021deep": "IQM, optimality gap and intervals of `cenie report`"}
 
 
-def reasons(run: LoggedRun) -> dict[str, list[str]]:
+def reasons(run: Run) -> dict[str, list[str]]:
     """The keys of the entries to cite, in order, and why."""
     found: dict[str, list[str]] = {}
-    teacher = run.config.get("teacher")
+    teacher = run.settings.get("teacher")
     score = teacher.get("score") if isinstance(teacher, dict) else None
     method = find_method(run.method)
     of_method = {} if method is None else method.citations
     of_score = SCORES.get(score, {}) if isinstance(score, str) else {}
-    for part in (of_method, of_score, _DOMAINS.get(run.domain, {}), _STATISTICS, _LIBRARY):
+    for part in (of_method, of_score, _DOMAINS.get(run.domain_name, {}), _STATISTICS, _LIBRARY):
         _add(found, part)
     return found
 
