@@ -96,8 +96,8 @@ def resumed(
     built: Built,
     directory: RunDirectory,
     progress: Progress,
-    decay: Decay | None,
     *,
+    decay: Decay | None,
     parts: Parts | None,
     kept: Path | None,
 ) -> Start:
