@@ -12,9 +12,9 @@ from cenie.envs.base import TaskSpace
 from cenie.methods.table import AlpGmmTeacher
 from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.em import Mixture
 from cenie.novelty.gmm import MixtureModel
 from cenie.novelty.kmeans import weighted_draws
+from cenie.novelty.mixture import Mixture
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
 
