@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "teach",
         "methods",
         "rundir.checkpoint",
+        "rundir.manifest",
         "training.warnings",
     ),
     # Everything that a run has written, and the domain with which its levels are drawn and played.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -61,9 +62,10 @@ def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.py").write_text(SETTINGS)
     (tmp_path / "broken.py").write_text("import mine\n1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "skipping.py").write_text("class Skipped(BaseException): pass\nraise Skipped('not here')\n")
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
     foreign.load.cache_clear()
-    for name in ("corridor", "mine", "broken", "leaving", "lacking"):
+    for name in ("corridor", "mine", "broken", "leaving", "skipping", "lacking", "late"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -83,6 +85,7 @@ def refusal(capsys, *arguments: str) -> str:
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
         ("leaving:domain", "'leaving' cannot be imported: SystemExit: 3 ("),
+        ("skipping:domain", "'skipping' cannot be imported: Skipped: not here ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
         ("mine:number", "mine:number is 3; it must be a cenie.Domain, a function"),
         ("mine:untold", "a function that is annotated to return one (-> Domain)"),
@@ -118,6 +121,17 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     assert "teacher.edit: must be null: mine:sized has no edit" in refusal(
         capsys, "train", "mine:sized", "accel"
     )
+
+
+def test_bug_a_domain_that_left_while_it_was_traced_looked_like_a_finished_run(home, capsys):
+    """`sys.exit()` in a generator: exit code 0 without a word, and nothing was trained."""
+    (home / "late.py").write_text(
+        "import dataclasses, sys, corridor\n"
+        "def leave(key): sys.exit()\n"
+        "domain = dataclasses.replace(corridor.domain, name='late', generators={'random': leave})\n"
+    )
+    assert cli.run(["train", "late:domain", "dr", "--out", "left"]) == cli.FAILED
+    assert re.search(r"train was ended by SystemExit: None \(.*late.py, line 2\)", capsys.readouterr().err)
 
 
 def test_the_spec_is_that_of_the_domain(home):

@@ -2,6 +2,7 @@ import inspect
 import io
 import json
 import os
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, get_args
@@ -84,6 +85,37 @@ def test_bug_every_power_of_two_compiled_again() -> None:
     # The model is the only part of a state that a density depends on.
     assert estimator_module._log_density._cache_size() <= before + 3
     assert len(set(estimator_module._prepared) - densities) <= 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of memory")
+def test_bug_a_fit_to_a_million_points_took_twelve_times_their_memory(tmp_path: Path) -> None:
+    """Beside the points that are given there is the window, which is a copy of them, and little else."""
+    points = np.zeros((1_000_000, 60), np.float32)
+    points[:, :3] = np.random.default_rng(0).normal(size=(len(points), 3))
+    once = points.nbytes
+    estimator = Coverage(**SMALL, max_points=256, covariance="diag")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a fit looks at some of the points
+        estimator.fit(points[:300])
+        estimator.log_density(points[:5000])
+        assert rise_of_memory(lambda: estimator.fit(points)) < 1.4 * once
+        assert rise_of_memory(lambda: estimator.log_density(points)) < 0.3 * once
+        # What is written is put together once more.
+        assert rise_of_memory(lambda: estimator.save(tmp_path / "file")) < 1.3 * once
+    assert sum(map(len, estimator._window)) == len(points)
+
+
+def rise_of_memory(call: Any) -> int:
+    """By how many bytes the largest memory of this process, during the call, exceeds that before it."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = memory_of_process("VmRSS")
+    call()
+    return memory_of_process("VmHWM") - before
+
+
+def memory_of_process(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def test_densities_block_by_block_are_those_of_single_points() -> None:

@@ -90,6 +90,24 @@ def test_a_report_writes_nothing_outside_of_its_directory(tmp_path, domain):
     assert len(made.files) > 10
 
 
+@pytest.mark.parametrize("name", ["index.html", "report.md", "tables/runs.csv", "figures/mine.png"])
+def test_bug_a_report_replaced_the_files_of_somebody_else(tmp_path, capsys, name):
+    """`--out .` in a directory with a page of its own."""
+    path, out = write_run(tmp_path / "run", "dr"), tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("precious")
+    words = ["report", str(path), "--out", str(out), "--no-pictures", "--no-coverage", "--no-pdf"]
+    assert command(words) == 3
+    assert "out holds " + name.split("/")[0] in capsys.readouterr().err
+    assert [each.read_text() for each in out.rglob("*") if each.is_file()] == ["precious"]
+    (out / name).unlink()
+    (out / "mine.html").write_text("precious")
+    for _ in range(2):  # a report replaces an earlier one, also one that was not finished
+        assert command(words) == 0
+        (out / "report.md").unlink()
+    assert (out / "mine.html").read_text() == "precious"
+
+
 @pytest.mark.parametrize("folder", ["figures", "tables"])
 def test_a_report_is_not_written_through_a_link(tmp_path, folder):
     elsewhere = tmp_path / "elsewhere"

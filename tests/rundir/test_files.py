@@ -122,10 +122,17 @@ def test_a_lock_that_cannot_be_emptied_at_the_end_does_not_hide_the_result(
 
 
 def test_taking_the_lock_sweeps_unfinished_files_only(tmp_path: Path) -> None:
-    for name in ("tmp-summary.json-1", "tmp-config.json-77", "config.json", "tmp-notes.txt"):
+    """Of names that begin like these, only those that a writer gives."""
+    mine = ["tmp-backup-2025", "tmp-notes.txt", "tmp-notes.txt-1", "tmp-summary.json"]
+    for name in ("tmp-summary.json-1", "tmp-config.json-77", "tmp-metrics.jsonl-8", "config.json", *mine):
         (tmp_path / name).write_text("{}")
     with RunDirectory(tmp_path).lock():
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", "tmp-notes.txt"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", *mine]
+
+
+def test_a_path_with_a_zero_byte_is_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="embedded null byte"):
+        read_json(tmp_path / "a\0b")
 
 
 # A directory that is free, a run's own, or somebody's

@@ -35,6 +35,8 @@ from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
 from cenie.replay.scores import Score, ScoreInputs
 from cenie.rundir import checkpoint
+from cenie.rundir import manifest as manifests
+from cenie.rundir.manifest import Unusable
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
@@ -328,7 +330,15 @@ class Teacher:
         ]
 
     def save(self, directory: str | Path) -> Path:
-        """Write everything the teacher remembers; a task that was not told about will be asked for again."""
+        """Write everything the teacher remembers; a task that was not told about will be asked for again.
+
+        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
+        `ValueError`, and removes nothing, if the directory holds those of another teacher or of a run.
+        """
+        for path in manifests.newest_first(Path(directory)):
+            with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
+                if different := self._differences(manifests.read(path)["facts"]):
+                    raise ValueError(f"{directory} holds the checkpoints of another teacher: {different}")
         # The length that rows are filled up to is remembered too: it may decide about a last bit.
         facts = {**self._facts, "steps": self._steps}
         return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
@@ -338,15 +348,18 @@ class Teacher:
         loaded = checkpoint.load_newest(Path(directory), self._state)
         if loaded is None:
             raise ValueError(f"{directory} holds no checkpoint of a teacher")
-        different = [
-            f"{name} was {loaded.facts.get(name)!r} and is {value!r}"
-            for name, value in self._facts.items()
-            if loaded.facts.get(name) != value
-        ]
-        if different:
-            raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
+        if different := self._differences(loaded.facts):
+            raise ValueError(f"{directory} was saved by another teacher: {different}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
+
+    def _differences(self, facts: Mapping[str, Any]) -> str:
+        """What is other in the facts of a checkpoint, in words; empty if it is of a teacher like this."""
+        return "; ".join(
+            f"{name} was {facts.get(name)!r} and is {value!r}"
+            for name, value in self._facts.items()
+            if facts.get(name) != value
+        )
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
