@@ -10,7 +10,13 @@ columns, and a column that no component needs costs as much as any other. So:
   mixtures have converged, the rest go on in smaller groups. Components of all mixtures of a group stand
   packed in one row [c, ...], each mixture with as many as its width.
 
-GAINS
+What it gains, in CPU time of a fit of 6 to 15 components, diagonal, on made-up points of 263 numbers
+(`python -m benchmarks.em_schedule`, a busy machine, variants in turns, medians):
+
+- 1,536 points: two widths instead of one save 11 %. A width for each size saves 5 % more, and costs 6 CPU
+  seconds more to compile.
+- 8,192 points: side by side instead of one after another saves 47 %; on real points and with less load it
+  was 10 % (docs/results.md). Widths that fit each mixture of a group save 13 %.
 """
 
 import itertools

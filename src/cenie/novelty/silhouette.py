@@ -3,10 +3,10 @@
 The distances of a tile of points from another are computed once and multiplied by the memberships of all
 labelings side by side, which gives the sums of distances from every point to every cluster.
 
-With few rows, the mean over these is corrected by a cheap relative of the silhouette that is known for all
-points: the same score with root mean squares in place of mean distances, which follow from the clusters'
-means and spreads alone. The two differ by little, so that how far the drawn points are from typical in one
-tells how far they are in the other. On the states of a maze student this divides the error by five.
+With `rows`, exact scores are computed for a few points only. A control variate corrects their mean: a rough
+silhouette with root mean squares in place of mean distances. These follow from the clusters' means and
+spreads, so that they are known for all points. The two scores differ by little, and so do the errors of the
+drawn points in both. On the states of a maze student this divides the error by five.
 """
 
 from collections.abc import Sequence
