@@ -24,9 +24,8 @@ import numpy as np
 from benchmarks.cycle_profile import cpu_seconds
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
-from cenie.methods.occupancy import SlicedTransport
+from cenie.methods.occupancy import Exact, Sliced, SlicedTransport
 from cenie.replay import buffer as buffers
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, init, play

@@ -111,6 +111,9 @@ WITHOUT_JAX = (
     "cenie.experiment.memory",
     "cenie.rundir.manifest",
     "cenie.rundir.metrics",
+    "cenie.rundir.evaluations",
+    "cenie.rundir.snapshots",
+    "cenie.rundir.run",
     "cenie.system.streams",
     "cenie.rundir.levels",
     "cenie.system.signals",
@@ -122,7 +125,7 @@ WITHOUT_JAX = (
     "cenie.report.page.serve",
     "cenie.report.page.write",
     "cenie.report.runs",
-    "cenie.report.stats",
+    "cenie.report.measure.stats",
 )
 """Modules that must load without JAX, so that help and mistakes in settings appear at once."""
 

@@ -92,8 +92,8 @@ def test_a_domain_outside_of_the_package_is_trained_from_python_and_by_command(t
     assert cli.run(["evaluate", out, "--domain", "hills:domain", "--episodes", "1"]) == cli.OK
     run = cenie.load_run(out, domain="hills:domain")
     assert run.summary["measure"] == "score"
-    rows = run.later_evaluations[next(iter(run.later_evaluations))][0].rows
-    np.testing.assert_allclose([row.score for row in rows], [row.episode_return for row in rows])
+    (episodes,) = run.later_evaluations.values()
+    np.testing.assert_allclose(episodes.score, episodes.returns)
 
 
 def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):

@@ -10,8 +10,7 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from cenie.envs.base import TaskSpace
-from cenie.methods.alp_gmm import AlpGmmSource, AlpState
-from cenie.methods.table import AlpGmmTeacher
+from cenie.methods.alp_gmm import AlpGmmSource, AlpGmmTeacher, AlpState
 from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.gmm import MixtureModel

@@ -12,7 +12,7 @@ import pytest
 
 from cenie.command.cli import run as command
 from cenie.report.build import write_report
-from cenie.report.writer import Desk, Options
+from cenie.report.writer import Options, ReportWriter
 from cenie.rundir.files import write_json
 from cenie.rundir.names import file_name
 from cenie.system.durable import WriteError
@@ -66,8 +66,8 @@ def test_plain_names_stay_and_different_names_stay_different():
 
 
 def test_files_of_one_report_never_replace_each_other(tmp_path):
-    desk = Desk(tmp_path / "out", Options(), lambda line: None)
-    names = [desk.table(name, [{"a": number}]) for number, name in enumerate(("x", "x", "X", "a:b", "a-b"))]
+    writer = ReportWriter(tmp_path / "out", Options(), lambda line: None)
+    names = [writer.table(name, [{"a": number}]) for number, name in enumerate(("x", "x", "X", "a:b", "a-b"))]
     assert names == ["tables/x.csv", "tables/x-2.csv", "tables/X-3.csv", "tables/a-b.csv", "tables/a-b-2.csv"]
 
 

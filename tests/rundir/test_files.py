@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from cenie.rundir.files import (
     RunDirectory,
     RunDirectoryError,
-    config_hash,
     differing_settings,
     free_name,
     read_json,
@@ -334,11 +333,6 @@ def test_free_names_count_up_and_see_broken_links(tmp_path: Path) -> None:
 CONFIG = {"seed": 1, "student": {"ppo": {"clip": 0.2, "epochs": 4}, "width": 32}, "run": {"sinks": []}}
 
 
-def test_the_hash_depends_on_content_only() -> None:
-    reordered = dict(reversed(list(CONFIG.items())))
-    assert config_hash(CONFIG) == config_hash(reordered) == config_hash(json.loads(json.dumps(CONFIG)))
-
-
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
@@ -350,28 +344,24 @@ def test_the_hash_depends_on_content_only() -> None:
         (CONFIG | {"run": {}}, "run.sinks: [] in the saved run, not set now"),
     ],
 )
-def test_each_difference_changes_the_hash_and_is_named(changed: dict, line: str) -> None:
-    assert config_hash(CONFIG) != config_hash(changed)
+def test_each_difference_is_named(changed: dict, line: str) -> None:
     assert line in differing_settings(CONFIG, changed)
 
 
 def test_ignored_settings_and_groups_do_not_count() -> None:
     changed = {"seed": 1, "student": {"ppo": {"clip": 0.3}, "width": 32}, "run": {"sinks": [], "extra": 1}}
     ignore = ("student.ppo", "run")
-    assert config_hash(CONFIG, ignore) == config_hash(changed, iter(ignore))
     assert differing_settings(CONFIG, changed, iter(ignore)) == []
-    assert config_hash(CONFIG, ["student.pp"]) != config_hash(changed, ["student.pp"])
+    assert len(differing_settings(CONFIG, changed, ["student.pp", "run"])) == 2
 
 
-@given(plain, plain)
-def test_hashes_agree_exactly_when_no_setting_differs(saved: object, now: object) -> None:
-    assert (config_hash(saved) == config_hash(now)) == (differing_settings(saved, now) == [])
-    assert differing_settings(saved, saved) == []
+@given(plain)
+def test_what_was_written_and_read_differs_in_nothing(saved: object) -> None:
+    assert differing_settings(saved, json.loads(json.dumps(saved))) == []
 
 
 def test_the_order_of_keys_inside_lists_does_not_count() -> None:
     saved, now = [{"a": 1, "b": 2}], [{"b": 2, "a": 1}]
-    assert config_hash(saved) == config_hash(now)
     assert differing_settings(saved, now) == []
 
 

@@ -25,10 +25,9 @@ from cenie.bridges.levels import LevelCodec
 from cenie.envs.base import Design
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import ShuffledNovelty
-from cenie.methods.config import Epoet, Poet
-from cenie.methods.recipes import curriculum, named_columns
-from cenie.methods.table import METHODS, RandomTeacher, ReplayTeacher
-from cenie.methods.table import Teacher as TeacherSettings
+from cenie.methods.family import Family
+from cenie.methods.plr import named_columns
+from cenie.methods.table import METHODS
 from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
@@ -54,13 +53,7 @@ Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
 
-def _is_offered(teacher: Any) -> bool:
-    if isinstance(teacher, ReplayTeacher):
-        return teacher.correction is None and not isinstance(teacher.novelty, Poet | Epoet)
-    return isinstance(teacher, RandomTeacher)
-
-
-OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.settings))
+OFFERED = tuple(name for name, method in METHODS.items() if method.settings.needs_levels_alone)
 """The methods that a loop of your own can use: those that need not know how levels are made, what students
 see, or what levels look like."""
 
@@ -427,17 +420,17 @@ class _HostLevels:
 
 
 @functools.cache
-def _curriculum(settings: TeacherSettings, size: int) -> Curriculum:
+def _curriculum(settings: Family, size: int) -> Curriculum:
     """The method's curriculum, in which new levels are blank and edits change nothing yet.
 
     One object for equal arguments: what is compiled for one teacher then serves all others like it.
     """
-    return curriculum(_HostLevels(size), settings)
+    return settings.curriculum(_HostLevels(size))
 
 
-def _defaults(settings: TeacherSettings, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
+def _defaults(settings: Family, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
     """Settings that depend on the size of a task, where nothing is said of them."""
-    if not isinstance(settings, ReplayTeacher) or {"replay", "replay.capacity"} & changes.keys():
+    if settings.level_buffer is None or {"replay", "replay.capacity"} & changes.keys():
         return {}
     return {"replay.capacity": max(num_levels, min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY))}
 

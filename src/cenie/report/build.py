@@ -15,12 +15,13 @@ from pathlib import Path
 
 from cenie.report import tables
 from cenie.report.appearance import group_title
-from cenie.report.comparable import comparability
-from cenie.report.coverage import measure_coverage
+from cenie.report.measure.comparable import comparability
+from cenie.report.measure.coverage import measure_coverage
+from cenie.report.measure.scores import measured_domains
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown
-from cenie.report.writer import Desk, Item, Options
+from cenie.report.writer import Item, Options, ReportWriter
 from cenie.rundir.files import RunDirectoryError
 from cenie.system.durable import open_regular
 
@@ -86,13 +87,14 @@ def write_report(
         reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)
         raise RunDirectoryError(f"there is no run to report on{reasons}")
     _check_place(Path(out))
-    desk = Desk(Path(out), options, progress)
+    writer = ReportWriter(Path(out), options, progress)
     groups = group_runs(opened.runs)
-    desk.table("runs", tables.run_rows(groups))
+    writer.table("runs", tables.run_rows(groups))
     fair = _PLAYED_BYTES // len(opened.runs)
     limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
     names = dict.fromkeys(group.domain for group in groups)
     parts = {domain: tuple(group for group in groups if group.domain == domain) for domain in names}
+    measured = measured_domains(groups)
     domains = []
     # Coverage is reckoned while the figures before it are drawn; most of its time is not Python's.
     with _frequent_turns(), ThreadPoolExecutor(1) as pool:
@@ -103,25 +105,26 @@ def write_report(
         }
         for domain, own in parts.items():
             items = (
-                *suite_items(desk, own, domain),
-                *curve_items(desk, own, domain),
-                *curriculum_items(desk, own, domain, limit=limit, coverage=coverage.get(domain)),
+                *suite_items(writer, measured[domain], domain),
+                *curve_items(writer, own, domain),
+                *curriculum_items(writer, own, domain, limit=limit, coverage=coverage.get(domain)),
             )
-            domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
-    desk.save("", "report", ".md", _markdown(domains, opened.skipped))
-    if desk.options.page:
-        pictures = desk.options.pictures
+            domains.append(DomainReport(domain, own, tuple(comparability(own, measured[domain])), items))
+    writer.save("", "report", ".md", _markdown(domains, opened.skipped))
+    if writer.options.page:
+        pictures = writer.options.pictures
         page = write_page(
             groups,
-            desk.out / PAGE,
+            writer.out / PAGE,
             skipped=opened.skipped,
             pictures=pictures,
-            stratified=desk.options.stratified,
-            domains=desk.options.domains,
-            say=desk.progress,
+            stratified=writer.options.stratified,
+            measured=measured,
+            domains=writer.options.domains,
+            say=writer.progress,
         )
-        desk.files.append(page)
-    return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))
+        writer.files.append(page)
+    return Report(writer.out, tuple(domains), opened.skipped, tuple(writer.files))
 
 
 def _check_place(out: Path) -> None:

@@ -4,7 +4,7 @@ Everything goes through `Domain`, so that it works for every domain that has pic
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from cenie.envs.base import Domain, Environment, Renderer
+from cenie.envs.domains import DomainEntry
 from cenie.experiment.evaluate import environment_of, episode_keys
 from cenie.records import Level
 from cenie.report.level_files import Drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.levels import Snapshot, read_snapshot, snapshots_of
-from cenie.rundir.snapshot import levels_of_snapshot
+from cenie.rundir.run import Run
+from cenie.rundir.snapshot_arrays import levels_of_snapshot
+from cenie.rundir.snapshots import Snapshot, read_snapshot, snapshots_of
 from cenie.settings import Problem, SettingsError, show
 
 
@@ -161,3 +163,30 @@ def _like(domain: Domain) -> Level:
 
 def _row(levels: Level, number: int) -> Level:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[number], levels)
+
+
+class CannotDraw(Exception):
+    """Why there are no pictures."""
+
+
+def stored_pictures(
+    run: Run,
+    chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
+    domains: Mapping[str, DomainEntry],
+) -> list[list[np.ndarray]]:
+    """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
+
+    A domain that is no part of the library must be among the `domains`: none is imported because a file
+    names it.
+    """
+    try:
+        domain = Run(run.path, entry=domains.get(run.domain_name)).domain
+        draw = renderer_of(domain).level
+        return [
+            [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
+            for buffer, rows in chosen
+        ]
+    except SettingsError as error:
+        raise CannotDraw("; ".join(map(str, error.problems))) from error
+    except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
+        raise CannotDraw(str(error) or type(error).__name__) from error
