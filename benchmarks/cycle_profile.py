@@ -36,7 +36,7 @@ from cenie.novelty.config import MixtureConfig
 from cenie.novelty.gmm import sizes_of
 from cenie.novelty.silhouette import silhouettes
 from cenie.replay.buffer import BufferState, Remembered, levels_at
-from cenie.student.features import state_action_features
+from cenie.student.features import rollout_features
 from cenie.student.ppo import learn
 from cenie.teach.curriculum import REPLAY
 from cenie.teach.cycle import Setup, TrainState, cycle, init, play
@@ -147,7 +147,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     )
     yield (
         "features",
-        jax.jit(lambda rollout: state_action_features(rollout, setup.environment.action_space)),
+        jax.jit(lambda rollout: rollout_features(rollout, setup.environment.action_space)),
         [(each.rollout,) for each in played],
     )
     yield (

@@ -20,6 +20,7 @@ from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
 from cenie.novelty.gmm import sizes_of
+from cenie.novelty.interface import AnyCoverage
 from cenie.novelty.points import chosen
 from cenie.replay.buffer import BufferState, Remembered
 from cenie.replay.config import Constant
@@ -147,7 +148,7 @@ class CenieNovelty:
     measured a while ago says more about the time than about the level. `stored` says what is done about it.
     """
 
-    coverage: CoverageConfig
+    coverage: AnyCoverage
     refit_every: int = 1
     stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
     measure: Literal["mean", "highest", "first-episode"] = "mean"
