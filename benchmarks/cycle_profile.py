@@ -154,7 +154,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
         "scoring",
         jax.jit(novelty.score),
         [
-            (state.teacher.novelty, experience, state.teacher.replays[0].buffer)
+            (state.teacher.novelty, experience, state.teacher.buffers[0])
             for state, experience in zip(states, experiences, strict=True)
         ],
     )
@@ -190,7 +190,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     yield (
         "rescoring",
         jax.jit(partial(novelty.rescore, mesh=mesh)),
-        [(state.teacher.novelty, state.teacher.replays[0].buffer) for state in states],
+        [(state.teacher.novelty, state.teacher.buffers[0]) for state in states],
     )
 
 

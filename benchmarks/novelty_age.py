@@ -32,12 +32,12 @@ def replayed_novelty(setup: Setup, state: TrainState, key: Any) -> tuple[np.ndar
     novelty = setup.curriculum.novelty
     assert isinstance(novelty, CenieNovelty)
     assert state.teacher.replay is not None
-    size, batch = int(state.teacher.replay.buffer.size), setup.student.num_levels
+    size, batch = int(state.teacher.buffer.size), setup.student.num_levels
 
     @jax.jit
     def measure(state: TrainState, slots: jax.Array, key: Any) -> tuple[jax.Array, jax.Array]:
         assert state.teacher.replay is not None
-        levels = levels_at(state.teacher.replay.buffer, slots)
+        levels = levels_at(state.teacher.buffer, slots)
         played = play(setup, 0, state.student, levels, key)
         assert played.points is not None
         window, points = state.teacher.novelty.coverage, played.points
@@ -59,7 +59,7 @@ def replayed_novelty(setup: Setup, state: TrainState, key: Any) -> tuple[np.ndar
 def correlations(setup: Setup, state: TrainState) -> dict[str, float]:
     """The rank correlations of the table."""
     assert state.teacher.replay is not None
-    buffer = state.teacher.replay.buffer
+    buffer = state.teacher.buffer
     size = int(buffer.size)
     present, lengths = replayed_novelty(setup, state, jax.random.key(1))
     again, _ = replayed_novelty(setup, state, jax.random.key(2))

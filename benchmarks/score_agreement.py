@@ -30,7 +30,7 @@ def scores_of(names: list[str], updates: int, levels: int, seed: int) -> tuple[d
     """The scores of as many levels of the buffer, and how many episodes were completed on each."""
     _, setup = build(preset("maze", "plr-robust", "quick", {"updates": 800, "run.devices": 1}))
     state = state_after(setup, updates, seed)
-    buffer, count = state.teacher.replays[0].buffer, setup.student.num_levels
+    buffer, count = state.teacher.buffers[0], setup.student.num_levels
 
     @jax.jit
     def scored(slots: Array, key: Any) -> tuple[dict[str, Array], Array]:

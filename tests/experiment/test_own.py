@@ -158,8 +158,8 @@ def test_a_domain_that_was_passed_is_needed_again(home, capsys):
     assert (run.metrics, run.evaluations, run.summary) == ([], [], None)
 
 
-def spread(inputs: cenie.ScoreInputs):
-    return cenie.episode_mean(inputs, jnp.abs(inputs.rollout.value))
+def spread(play: cenie.Play):
+    return cenie.episode_mean(play, jnp.abs(play.rollout.value))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     assert [row["cycle"] for row in run.metrics] == list(range(1, len(run.metrics) + 1))
     assert np.isnan(run.metrics[0]["student/loss"])  # no loss where nothing was learned
     assert [(each.updates, len(each.rows)) for each in run.evaluations] == [(0, 4), (4, 20)]
-    stored, buffer = run.buffer, run.state.teacher.replay.buffer
+    stored, buffer = run.buffer, run.state.teacher.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
     assert list(stored.probabilities) == sorted(stored.probabilities, reverse=True)

@@ -123,7 +123,7 @@ def named_columns(scores: Mapping[str, Any], weights: Mapping[str, Any] | None =
     """The columns of scores that were passed by their names; the first one leads (see `Replay`).
 
     Args:
-        scores: One of our scores by its name, a `Score`, or a function from `ScoreInputs` to a number [n] for
+        scores: One of our scores by its name, a `Score`, or a function from a `Play` to a number [n] for
             each level; by the names that their columns are to have.
         weights: How much each ranking counts, by the same names; all alike by default.
 
@@ -213,6 +213,7 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
         case Cenie():
             novelty = CenieNovelty(
                 coverage=settings.coverage,
+                capacity=capacity,
                 refit_every=settings.refit_every,
                 stored=settings.stored,
                 measure=settings.measure,
@@ -235,7 +236,7 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
             longest = domain.environment.max_steps
             steps = min(settings.max_steps or longest, longest)
             return EpoetNovelty(
-                play=first_returns(domain.environment, steps),
+                returns_of=first_returns(domain.environment, steps),
                 capacity=capacity,
                 neighbours=settings.neighbours,
                 students=settings.students,

@@ -45,14 +45,14 @@ from cenie.rundir.resume import (
 )
 from cenie.rundir.snapshot import snapshot_arrays
 from cenie.system.signals import GracefulStop
-from cenie.teach.cycle import Counters, Setup, TrainState, announced, init, state_shapes
+from cenie.teach.cycle import Counters, Setup, TrainState, init, state_shapes
 from cenie.teach.recording import PointSample
 from cenie.training.progress import Progress
 from cenie.training.sinks import Sinks, make_sinks
 from cenie.training.warnings import Watch, remedy, too_short
 from cenie.xla.cache import kept_programs, unusable_cache
 from cenie.xla.devices import in_any_process, is_writer, to_host
-from cenie.xla.parts import CompiledCycles
+from cenie.xla.parts import CompiledCycles, init_later
 from cenie.xla.platform_facts import differing_facts, environment_facts
 
 
@@ -199,7 +199,7 @@ def _open(
         start = _load(config, setup, source, progress, decay)
     else:
         check_unused(directory)  # Once more, as nobody else writes here now.
-        shapes, make = announced(setup, config.seed)
+        shapes, make = init_later(setup, config.seed)
         if not config.is_over(0, 0):
             advance.begin(shapes)
         start = _Start(config, make(), 0, None)
@@ -387,7 +387,7 @@ def _keep_plays(run: _Run, rows: list[dict[str, Any]], columns: Mapping[str, Any
 def _drop_plays(run: _Run) -> None:
     """Forget the levels that are stored no more."""
     if run.plays:
-        ids = to_host([past.buffer.ids for past in run.state.teacher.replays])
+        ids = to_host([buffer.ids for buffer in run.state.teacher.buffers])
         run.plays = [only(each, own) for each, own in zip(run.plays, ids, strict=True)]
 
 
