@@ -22,9 +22,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 Tree = Any
 
@@ -130,4 +131,4 @@ class Several(eqx.Module):
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    values: Float[Array, "... k"]
+    values: Shaped[Array | np.ndarray, "... k"]
