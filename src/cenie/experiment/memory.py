@@ -14,7 +14,7 @@ from typing import Any
 
 from cenie.envs.domains import DomainSpec
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
-from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
@@ -206,13 +206,9 @@ def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> It
         covariances = max_components * dimensions * (dimensions if coverage.covariance == "full" else 1)
         size = _FLOAT_BYTES * (max_components * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    elif isinstance(coverage, NeighboursConfig):
+    else:
         size = _FLOAT_BYTES * coverage.kept * dimensions
         yield Need(size, "the neighbours", (f"{path}.kept",))
-    else:
-        width = coverage.size
-        size = _FLOAT_BYTES * (width * (width + dimensions) + coverage.batch * width)
-        yield Need(size, "the distillation", (f"{path}.size", f"{path}.batch"))
 
 
 def format_bytes(size: int) -> str:

@@ -17,9 +17,9 @@ from cenie.methods.family import UNFINISHED, Family, LevelFactory
 from cenie.methods.table import Method
 from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.em import Mixture
 from cenie.novelty.gmm import MixtureModel
 from cenie.novelty.kmeans import weighted_draws
+from cenie.novelty.mixture import Mixture
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
 from cenie.settings import Problem, SettingsError, setting, show
