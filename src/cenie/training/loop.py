@@ -366,7 +366,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
 def _drop_plays(run: _Run) -> None:
     """Forget the levels that are stored no more."""
     if run.plays:
-        ids = to_host([past.buffer.ids for past in run.state.teacher.replays])
+        ids = to_host([buffer.ids for buffer in run.state.teacher.buffers])
         run.plays = [only(each, own) for each, own in zip(run.plays, ids, strict=True)]
 
 
