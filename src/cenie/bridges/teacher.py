@@ -454,7 +454,9 @@ def _store_and_learn(
     curriculum: Curriculum, state: TeacherState, assignment: Assignment, play: Play, key: PRNGKeyArray
 ) -> tuple[TeacherState, Metrics]:
     stored, plays, counts = teacher.store(curriculum, state, (play,), key)
-    after, learned = teacher.learn(curriculum, state, stored, assignment, plays=plays, key=key)
+    after, learned = teacher.learn(
+        curriculum, state, stored=stored, assignment=assignment, plays=plays, key=key
+    )
     return after, counts | learned
 
 

@@ -171,14 +171,16 @@ def tell(
         return after, metrics, [_lineage(play, None) for play in plays]
     plays = locate(curriculum, state, plays, student, mesh)
     plays = tuple(score(curriculum, play, state.correction, mesh) for play in plays)
-    after, plays, stored = store(curriculum, state, plays, key, mesh)
-    after, learned = learn(curriculum, state, after, assignment, plays=plays, key=key, mesh=mesh)
+    after, plays, counts = store(curriculum, state, plays, key, mesh)
+    after, learned = learn(
+        curriculum, state, stored=after, assignment=assignment, plays=plays, key=key, mesh=mesh
+    )
     rows = []
     for number, play in enumerate(plays):
         buffer = after.buffers[min(number, curriculum.buffers - 1)]
         ids = jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)
         rows.append(_lineage(play, ids) | _recorded_scores(curriculum, play))
-    return after, stored | learned, rows
+    return after, counts | learned, rows
 
 
 def locate(
@@ -321,9 +323,9 @@ def store(
 def learn(
     curriculum: Curriculum,
     before: TeacherState,
+    *,
     stored: TeacherState,
     assignment: Assignment,
-    *,
     plays: tuple[Play, ...],
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
