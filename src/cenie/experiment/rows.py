@@ -46,7 +46,7 @@ def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
     """Solved rate of each level name, whatever the suite calls its score; see `level_scores`."""
     found = list(rows)
-    return level_means([row.level for row in found], [row.solved for row in found])
+    return level_means([row.level for row in found], [float(row.solved) for row in found])
 
 
 def suite_mean(scores: Mapping[str, float]) -> float:
