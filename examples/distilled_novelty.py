@@ -128,7 +128,7 @@ def main(out: str, overrides: dict[str, Any], coverage: Distillation) -> dict[st
     """Train PLR-perp with this novelty; the last row of its log."""
     config = cenie.preset("maze", "plr-robust", overrides=overrides)
     run = cenie.train(config, out, cenie.Parts(novelty=CenieNovelty(coverage)))
-    return run.metrics[-1]
+    return {name: values[-1] for name, values in run.metrics.items()}
 
 
 if __name__ == "__main__":
