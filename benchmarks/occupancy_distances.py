@@ -35,7 +35,7 @@ def points_of(domain: str, updates: int, levels: int, seed: int) -> Points:
     """Points of as many levels of the buffer, drawn at random, as the student plays them."""
     _, setup = build(preset(domain, "diplr", "quick", {"run.devices": 1}))
     state = state_after(setup, updates, seed)
-    buffer = state.teacher.replays[0].buffer
+    buffer = state.teacher.buffers[0]
 
     @jax.jit
     def played(key: Any) -> Points | None:

@@ -63,14 +63,15 @@ def test_additions_are_in_the_lists_and_in_help(library: Path) -> None:
     described = cenie(library, "train", "maze", "plr-spread", "teacher", "--help")
     assert "generalised-learnability, uniform, spread" in " ".join(described.split())
     assert "The share of simple levels." in cenie(library, "train", "maze", "mixed", "teacher", "--help")
+    refused = cenie(library, "train", "maze", "mixed", "--teacher.share", "2")
+    assert "teacher.share: must be at most 1.0, got 2" in refused
 
 
 def test_an_added_score_and_method_train_on_an_added_domain(library: Path) -> None:
     """The domain is that of the page about environments of one's own: one file, anywhere."""
     (module,) = write_files("own-environment.md", library)
     name = f"{module.stem}:domain"
-    refused = cenie(library, "train", name, "mixed", "--teacher.share", "2")
-    assert "teacher.share: must be at most 1.0, got 2" in refused
+    refused = cenie(library, "train", name, "mixed")
     assert "method: must be another one: this domain has no simple levels" in refused
     replay = ["--teacher.replay.capacity", "8", "--teacher.replay.schedule", "fixed"]
     said = cenie(library, "train", name, "plr-spread", *SMALL, *replay, "--out", "a")

@@ -231,7 +231,7 @@ def test_the_flat_plr_cenie_does_what_the_library_does():
         state, _, metrics, _ = run(state, updates=1000)
         kinds.append("replay" if int(metrics["teacher/kind"][0]) else "new")
         assert flat.cycle() == kinds[-1]
-        buffer = state.teacher.replay.buffer
+        buffer = state.teacher.buffer
         size = int(buffer.size)
         stored = flat.buffer.levels
         assert [each.number for each in stored] == buffer.ids[:size].tolist()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cenie.report import stats
+from cenie.report.measure import stats
 
 DOCS = Path(__file__).parent.parent / "docs"
 TABLES = [

@@ -24,9 +24,10 @@ from cenie.experiment.config import Config
 from cenie.experiment.evaluate import evaluate
 from cenie.experiment.rows import level_scores, solved_rates, suite_mean
 from cenie.records import Step
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
 from cenie.replay.outcomes import Outcomes
-from cenie.replay.scores import Score, ScoreInputs, episode_mean
+from cenie.replay.play import Play
+from cenie.replay.scores import Score, episode_mean
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run, load_run
 from cenie.rundir.snapshots import read_snapshot
@@ -36,7 +37,7 @@ from cenie.student.actions import Categorical, DiagonalGaussian
 from cenie.student.networks import Decision, Network
 from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
-from cenie.teach.novelty import Experience, Novelty
+from cenie.teach.novelty import Novelty
 from cenie.teach.source import RandomSource, Source
 from cenie.training.api import preset, train
 from cenie.xla.parts import cycle, cycles

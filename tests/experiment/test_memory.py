@@ -31,7 +31,7 @@ def test_the_state_of_a_run_takes_what_was_reckoned() -> None:
     # Reckoned are the weights with their gradient and two moments, and two copies of the rest.
     real = {
         "the network": 4 * size_of(state.student.network),
-        "the level buffer": 2 * size_of(state.teacher.replay.buffer),
+        "the level buffer": 2 * size_of(state.teacher.buffer),
         "the coverage window": 2 * size_of(state.teacher.novelty.coverage.points),
     }
     for purpose, size in real.items():
@@ -45,7 +45,7 @@ def test_the_networks_of_all_who_learn_are_reckoned() -> None:
     real = {
         "the network": 4 * size_of([student.network for student in state.students]),
         "the designer's network": 4 * size_of(state.teacher.source.network),
-        "the level buffer": 2 * size_of([replay.buffer for replay in state.teacher.replays]),
+        "the level buffer": 2 * size_of(state.teacher.buffers),
     }
     for purpose, size in real.items():
         assert 0.9 * size <= needs[purpose] <= size

@@ -172,8 +172,8 @@ def test_a_domain_that_was_passed_is_needed_again(home, capsys):
     assert (run.metrics, len(run.evaluations), run.summary) == ({}, 0, None)
 
 
-def spread(inputs: cenie.ScoreInputs):
-    return cenie.episode_mean(inputs, jnp.abs(inputs.rollout.value))
+def spread(play: cenie.Play):
+    return cenie.episode_mean(play, jnp.abs(play.rollout.value))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     np.testing.assert_array_equal(cycles, np.arange(1, len(cycles) + 1))
     assert np.isnan(run.metrics["student/loss"][0])  # no loss where nothing was learned
     assert run.evaluations.updates.tolist() == [0] * 4 + [4] * 20
-    stored, buffer = run.buffer, run.state.teacher.replay.buffer
+    stored, buffer = run.buffer, run.state.teacher.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
     assert list(stored.probabilities) == sorted(stored.probabilities, reverse=True)

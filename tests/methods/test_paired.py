@@ -22,7 +22,7 @@ from cenie.experiment.build import build
 from cenie.experiment.presets import preset
 from cenie.methods.paired import DesignerConfig, DesignerSource, rank_among, rewards_of, utility_of
 from cenie.records import Advantages, Rollout, Step
-from cenie.replay.outcomes import Outcomes, Played, episode_outcomes
+from cenie.replay.outcomes import Outcomes, episode_outcomes
 from cenie.rundir.checkpoint import digest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
@@ -216,10 +216,13 @@ def test_a_walker_that_fell_beside_one_that_still_walks_has_a_regret_at_quick(me
     rollouts = (falls, walks) if method == "paired" else (walks,)
     advantages = Advantages(falls.value, falls.value, falls.value, 1.0, 1.0)
     batch = tuple(
-        Played(assignment.batch_of(0).levels, one, advantages, episode_outcomes(one)) for one in rollouts
+        dataclasses.replace(
+            assignment.batch_of(0), rollout=one, advantages=advantages, outcomes=episode_outcomes(one)
+        )
+        for one in rollouts
     )
     assert len(batch) == students
-    _, metrics, _ = teacher.tell(curriculum, state, assignment, played=batch, key=jax.random.key(2))
+    _, metrics, _ = teacher.tell(curriculum, state, assignment, plays=batch, key=jax.random.key(2))
     assert float(metrics["source/known"]) == 1.0
     assert float(metrics["source/utility"]) == (6.0 - (-98.0) if method == "paired" else -6.0)
 

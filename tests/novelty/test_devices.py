@@ -12,7 +12,7 @@ from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.replay.outcomes import Points
-from cenie.teach.novelty import Experience
+from cenie.replay.play import REPLAY, Play
 from cenie.xla.devices import level_mesh
 
 MESH = level_mesh(2)
@@ -57,13 +57,11 @@ def test_a_fit_that_is_not_due_changes_nothing(due: bool) -> None:
 
 def test_a_fit_by_two_devices_has_no_collective_in_loops_and_conditions() -> None:
     """On busy cores XLA takes a late partner for a deadlock, and does not order what conditions hide."""
-    novelty = CenieNovelty(MixtureConfig(window=4, components=(2, 6), silhouette_rows=30))
+    novelty = CenieNovelty(MixtureConfig(window=4, components=(2, 6), silhouette_rows=30), 4)
     points = Points(jnp.zeros((4, 30, 3)), jnp.ones((4, 30), bool))
-    experience = Experience(jnp.zeros(4), points, jnp.zeros((), bool))
+    played = Play((), points=points, kind=jnp.asarray(REPLAY), stored_in=jnp.arange(4))
     traced = jax.make_jaxpr(
-        lambda state, enters, key: novelty.learn(
-            state, experience, slots=jnp.arange(4), enters=enters, key=key, mesh=MESH
-        )
+        lambda state, enters, key: novelty.learn(state, played, enters=enters, key=key, mesh=MESH)
     )(novelty.init((30, 3)), jnp.ones((), bool), jax.random.key(0))
     inside, outside = [], []
 

@@ -278,10 +278,10 @@ def test_a_snapshot_of_a_level_that_is_one_array_and_of_strange_numbers(tmp_path
     """bfloat16 is not a type of NumPy: it would come back as raw bytes."""
     _, setup = build(tiny("plr"))
     state = init(setup, 0).teacher
-    assert state.replay is not None
+    assert state.buffer is not None
     level = jax.numpy.arange(12, dtype=jax.numpy.bfloat16)
-    buffer = dataclasses.replace(state.replay.buffer, levels=level, size=jax.numpy.asarray(5))
-    changed = dataclasses.replace(state, replays=(dataclasses.replace(state.replay, buffer=buffer),))
+    buffer = dataclasses.replace(state.buffer, levels=level, size=jax.numpy.asarray(5))
+    changed = dataclasses.replace(state, buffers=(buffer,))
     found = snapshot_arrays(setup, changed, None)
     Snapshots(tmp_path).write(1, found | {"cycle": np.asarray(1), "updates": np.asarray(1)})
     (kept,) = read_snapshot(tmp_path / "cycle-00000001.npz").buffers

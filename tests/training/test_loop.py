@@ -115,7 +115,7 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     loaded = load_newest(path / "checkpoints", init(setup, 0))
     assert loaded is not None
     snapshot = read_snapshot(files[loaded.step])
-    buffer, replay = snapshot.buffers[0], loaded.tree.teacher.replays[0].buffer
+    buffer, replay = snapshot.buffers[0], loaded.tree.teacher.buffers[0]
     size = int(replay.size)
     stored = levels_of_snapshot(buffer, domain.generator("random")(jax.random.key(0)))
     jax.tree.map(

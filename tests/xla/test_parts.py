@@ -18,7 +18,7 @@ CYCLES = 6
 @pytest.fixture
 def as_users_learn(monkeypatch: pytest.MonkeyPatch):
     """Learning is compiled with options of its own, as outside of the tests."""
-    monkeypatch.setitem(parts.PARTS, "learn_turn", AS_USERS_COMPILE_IT)
+    monkeypatch.setitem(parts.PARTS, "learn_all", AS_USERS_COMPILE_IT)
 
 
 @pytest.mark.usefixtures("as_users_learn")

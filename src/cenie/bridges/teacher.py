@@ -32,7 +32,8 @@ from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
-from cenie.replay.scores import Score, ScoreInputs
+from cenie.replay.play import Play
+from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
 from cenie.rundir import manifest as manifests
 from cenie.rundir.manifest import Unusable
@@ -41,7 +42,7 @@ from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
-from cenie.teach.measure import apart
+from cenie.teach.measure import Metrics, apart
 from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs
 
@@ -107,7 +108,7 @@ class Teacher:
     `points_per_level` steps of a level (evenly spaced, if there are more).
 
     `scores` rank the levels in the place of the method's own score: by the names that they are to have, one
-    of ours by its name, a `cenie.Score`, or a function of `cenie.ScoreInputs`. `weights` say by these names
+    of ours by its name, a `cenie.Score`, or a function of `cenie.Play`. `weights` say by these names
     how much each ranking counts, all alike by default; novelty keeps its own weight (`alpha`).
 
     A level buffer has room for 32 tasks, at most 4,000 levels, unless `replay.capacity` says otherwise.
@@ -131,7 +132,7 @@ class Teacher:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         settings: Mapping[str, Any] | None = None,
-        scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None,
+        scores: Mapping[str, str | Score | Callable[[Play], Array]] | None = None,
         weights: Mapping[str, float] | None = None,
         features: int | None = None,
         points_per_level: int = 256,
@@ -280,21 +281,12 @@ class Teacher:
             self._steps *= 2
         padded = _padded(steps, self._steps)
         _, assignment, state = self._pending
-        metrics: dict[str, Array] = {"kind": assignment.kind}
+        metrics: Metrics = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                experience = teacher.experience_of(assignment, assignment.batches[0].levels, points)
-                known = _recall(self._curriculum, state, assignment, experience)
-                verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics, _ = _absorb(
-                    self._curriculum,
-                    state,
-                    assignment,
-                    known=known,
-                    verdicts=verdicts,
-                    key=self._key(1),
-                    experience=experience,
-                )
+                (play,) = _locate(self._curriculum, state, points, assignment.batches)
+                play = _scored(self._curriculum, self._gamma, self._gae_lambda, play, padded)
+                state, metrics = _store_and_learn(self._curriculum, state, assignment, play, self._key(1))
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
         if replay is not None:
@@ -367,10 +359,10 @@ class Teacher:
 
     def _missing(self) -> int:
         """How many levels the buffer lacks before any is replayed."""
-        replay, state = self._curriculum.replay, self._state.replay
-        if replay is None or state is None:
+        replay, buffer = self._curriculum.replay, self._state.buffer
+        if replay is None or buffer is None:
             return 0
-        return max(0, max(1, replay.config.levels_before_replay) - int(state.buffer.size))
+        return max(0, max(1, replay.config.levels_before_replay) - int(buffer.size))
 
     def _say_filling(self) -> None:
         if self._said_filling or not (missing := self._missing()):
@@ -444,16 +436,49 @@ def _with_columns(made: Curriculum, columns: tuple[Column, ...] | None, method: 
     return dataclasses.replace(made, replay=dataclasses.replace(made.replay, scores=columns))
 
 
-# Of the three steps of `tell` only the second is compiled for each length; the others hold all that is large.
+# Of the four steps of `tell` only `score` is compiled for each length; the others hold all that is large.
 _ask = jax.jit(teacher.ask, static_argnums=(0, 3))
-_recall = jax.jit(teacher.recall, static_argnums=0)
-_absorb = jax.jit(teacher.absorb, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _locate(
+    curriculum: Curriculum, state: TeacherState, points: Points | None, asked: tuple[Play, ...]
+) -> tuple[Play, ...]:
+    return teacher.locate(
+        curriculum, state, tuple(dataclasses.replace(play, points=points) for play in asked)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _store_and_learn(
+    curriculum: Curriculum, state: TeacherState, assignment: Assignment, play: Play, key: PRNGKeyArray
+) -> tuple[TeacherState, Metrics]:
+    stored, plays, counts = teacher.store(curriculum, state, (play,), key)
+    after, learned = teacher.learn(curriculum, state, stored, assignment, plays=plays, key=key)
+    return after, counts | learned
+
+
+def _scored(
+    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: Mapping[str, ArrayLike]
+) -> Play:
+    """A located play with its scores, whose steps are left behind."""
+    # What `score` needs of it, so that nothing large goes through the program.
+    small = Play((), kind=play.kind, leader=play.leader, best_return=play.best_return, scores=play.scores)
+    scored = _score(curriculum, gamma, gae_lambda, small, dict(steps))
+    return dataclasses.replace(
+        play,
+        outcomes=scored.outcomes,
+        best_return=scored.best_return,
+        scores=scored.scores,
+        entry_scores=scored.entry_scores,
+        valid=scored.valid,
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _judge(
-    curriculum: Curriculum, gamma: float, gae_lambda: float, known: teacher.Known, steps: dict[str, Array]
-) -> tuple[teacher.Verdict, ...]:
+def _score(
+    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: dict[str, Array]
+) -> Play:
     reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
     rollout = Rollout(
         observation=(),
@@ -475,7 +500,8 @@ def _judge(
     if "advantage" in steps:
         target = steps["advantage"] + rollout.value
         advantages = dataclasses.replace(advantages, advantage=steps["advantage"], target=target)
-    return teacher.judge(curriculum, known, ((rollout, advantages),))
+    scored = teacher.score(curriculum, dataclasses.replace(play, rollout=rollout, advantages=advantages))
+    return dataclasses.replace(scored, rollout=None, advantages=None)
 
 
 class _Arguments:

@@ -14,7 +14,8 @@ from cenie.envs.domains import DOMAINS
 from cenie.experiment.config import Config
 from cenie.methods.plr import named_columns
 from cenie.methods.table import OWN
-from cenie.replay.scores import Score, ScoreInputs
+from cenie.replay.play import Play
+from cenie.replay.scores import Score
 from cenie.settings import Problem, SettingsError, show, to_data
 from cenie.spaces import Space
 from cenie.student.networks import Network
@@ -34,13 +35,13 @@ class Parts:
     the network of a student.
 
     `scores` are several, by the names of their columns: one of ours by its name, a `Score`, or a function of
-    `ScoreInputs`. `weights` say by these names how much each ranking counts, all alike by default. A score
+    `Play`. `weights` say by these names how much each ranking counts, all alike by default. A score
     keeps its own name in logs, tables and the page.
     """
 
     source: Source | None = None
     score: Score | None = None
-    scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None
+    scores: Mapping[str, str | Score | Callable[[Play], Array]] | None = None
     weights: Mapping[str, float] | None = None
     novelty: Novelty | None = None
     curriculum: Curriculum | None = None

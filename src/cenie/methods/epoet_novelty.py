@@ -5,7 +5,7 @@ of them. When the present student joins, all stored levels are played by it, so 
 those of one population.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,12 +23,13 @@ from cenie.methods.nearest import euclidean, last_of_each, nearest_others, or_la
 from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay import identity
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
 from cenie.settings import Problem, SettingsError, setting
 from cenie.student.networks import Network
 from cenie.student.rollout import collect
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience, Novelty
+from cenie.teach.novelty import Novelty
 from cenie.xla import devices
 
 
@@ -81,7 +82,7 @@ class Epoet(NoveltySettings):
             raise SettingsError([Problem("teacher.novelty", message)])
         longest = domain.environment.max_steps
         return EpoetNovelty(
-            play=first_returns(domain.environment, min(self.max_steps or longest, longest)),
+            returns_of=first_returns(domain.environment, min(self.max_steps or longest, longest)),
             capacity=capacity,
             neighbours=self.neighbours,
             students=self.students,
@@ -90,7 +91,7 @@ class Epoet(NoveltySettings):
         )
 
 
-Play = Callable[[Network, Level], Float[Array, " n"]]
+Returns = Callable[[Network, Level], Float[Array, " n"]]
 """The return of a network on each level of a batch, which depends on no other level."""
 
 
@@ -124,15 +125,12 @@ class EpoetNovelty:
     Returns are clipped to `bounds` first, so that students who failed alike are equal.
     """
 
-    play: Play
+    returns_of: Returns
     capacity: int
     neighbours: int
     students: int
     snapshot_every: int
     bounds: tuple[float, float]
-
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
 
     def init(self, points_shape: tuple[int, int]) -> EpoetState:
         returns = jnp.zeros((self.capacity, self.students))
@@ -144,17 +142,22 @@ class EpoetNovelty:
         return eqx.tree_at(lambda s: s.population.students, state, copies, is_leaf=lambda x: x is None)
 
     def examine(
-        self, state: EpoetState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: EpoetState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Examined:
         """Let the present student join if it is time, and the population play what it has not played yet."""
-        assert experience.slots is not None
-        before, slots = state.population, experience.slots
+        before, slots = state.population, play.slot
         changed = state.learned >= self.snapshot_every
         newest = jnp.where(changed, (before.newest + 1) % self.students, before.newest)
         students = jax.tree.map(
             lambda kept, new: jnp.where(changed, kept.at[newest].set(new), kept),
             before.students,
-            experience.student,
+            student,
         )
         n = slots.shape[0]
         batches = -(-self.capacity // n)
@@ -171,7 +174,7 @@ class EpoetNovelty:
             return devices.shared(shares, lambda *rows: self._returns(*rows, *who), levels, stored)
 
         who = students, newest, first, last
-        played = devices.side_by_side(mesh, on_each, experience.levels, stored, *who)
+        played = devices.side_by_side(mesh, on_each, play.levels, stored, *who)
         of_newest = played[:, :batches].T.reshape(-1)[: self.capacity]
         of_stored = jnp.where(changed, before.returns.at[:, newest].set(of_newest), before.returns)
         of_batch = jnp.where((slots >= 0)[:, None], of_stored[slots], played[:, batches:])
@@ -195,34 +198,29 @@ class EpoetNovelty:
             is_stored, batch = job < batches, jnp.maximum(batches - 1 - job, 0)
             chosen = jax.tree.map(lambda old, new: jnp.where(is_stored, old[:, batch], new), stored, levels)
             player = jax.tree.map(lambda leaf: leaf[jnp.where(is_stored, newest, job - batches)], students)
-            return returns.at[:, jnp.where(is_stored, batch, job)].set(self.play(player, chosen))
+            return returns.at[:, jnp.where(is_stored, batch, job)].set(self.returns_of(player, chosen))
 
         return lax.fori_loop(first, last, play, jnp.zeros((rows, batches + self.students)))
 
-    def score(self, state: EpoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: EpoetState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
         """The mean distance of each level from the nearest others that are stored."""
-        assert experience.slots is not None
-        found: Examined = experience.findings
+        found: Examined = play.findings
         distances = euclidean(self.ranks(found.returns), self.ranks(found.population.returns))
-        novelty = nearest_others(distances, experience.slots, buffer.mask, self.neighbours)
+        novelty = nearest_others(distances, play.slot, buffer.mask, self.neighbours)
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
-
-    def memory(self, state: EpoetState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
 
     def learn(
         self,
         state: EpoetState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> EpoetState:
         """Keep the returns on the levels that are stored now."""
-        found: Examined = experience.findings
-        places = last_of_each(slots, self.capacity)
+        found: Examined = play.findings
+        places = last_of_each(play.stored_in, self.capacity)
         returns = found.population.returns.at[places].set(found.returns, mode="drop")
         population = eqx.tree_at(lambda p: p.returns, found.population, returns)
         return EpoetState(population, jnp.where(found.changed, 0, state.learned) + enters)
@@ -258,7 +256,7 @@ class EpoetNovelty:
         return (below + 0.5 * equal) / (self.students - 1) - 0.5
 
 
-def first_returns(environment: Environment, num_steps: int) -> Play:
+def first_returns(environment: Environment, num_steps: int) -> Returns:
     """How to play one episode of each level, or its first `num_steps` steps.
 
     A level always brings the same random numbers: students are compared on equal terms, at all times.

@@ -139,7 +139,7 @@ def named_columns(scores: Mapping[str, Any], weights: Mapping[str, Any] | None =
     """The columns of scores that were passed by their names; the first one leads (see `Replay`).
 
     Args:
-        scores: One of our scores by its name, a `Score`, or a function from `ScoreInputs` to a number [n] for
+        scores: One of our scores by its name, a `Score`, or a function from a `Play` to a number [n] for
             each level; by the names that their columns are to have.
         weights: How much each ranking counts, by the same names; all alike by default.
 

@@ -3,7 +3,7 @@
 It looks at the level alone: what the student does on it plays no part, and levels of one encoding are equal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,10 +17,12 @@ from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import euclidean, last_of_each, mean_of_finite, or_largest, smallest
 from cenie.methods.table import Method
 from cenie.records import Level
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
 from cenie.settings import Problem, SettingsError, setting
+from cenie.student.networks import Network
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience, Novelty
+from cenie.teach.novelty import Novelty
 from cenie.xla.devices import on_own_rows
 
 
@@ -83,9 +85,6 @@ class PoetNovelty:
     neighbours: int
     archive: int
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
-
     def init(self, points_shape: tuple[int, int]) -> PoetState:
         return PoetState(
             archive=jnp.zeros((self.archive, self.numbers)),
@@ -95,40 +94,40 @@ class PoetNovelty:
         )
 
     def examine(
-        self, state: PoetState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: PoetState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Encoded:
         """Encode a batch, and look for its neighbours."""
         # A loop in there must not wait for the loops of other devices.
-        encodings = on_own_rows(mesh, jax.vmap(self.encode), experience.levels)
+        encodings = on_own_rows(mesh, jax.vmap(self.encode), play.levels)
         exists = jnp.arange(self.archive) < state.admitted
         distances = jnp.where(exists, euclidean(encodings, state.archive), jnp.inf)
         return Encoded(encodings, smallest(distances, self.neighbours))
 
-    def score(self, state: PoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: PoetState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
         """The mean distance of each level from its neighbours; a stored level is not its own."""
-        assert experience.slots is not None
-        is_stored = (experience.slots >= 0)[:, None]
-        found: Encoded = experience.findings
-        novelty = mean_of_finite(jnp.where(is_stored, state.nearest[experience.slots], found.nearest))
+        is_stored = (play.slot >= 0)[:, None]
+        found: Encoded = play.findings
+        novelty = mean_of_finite(jnp.where(is_stored, state.nearest[play.slot], found.nearest))
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
-
-    def memory(self, state: PoetState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
 
     def learn(
         self,
         state: PoetState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> PoetState:
         """Let the levels that have just entered the buffer into the archive."""
-        assert experience.slots is not None
-        found: Encoded = experience.findings
-        places = last_of_each(jnp.where(experience.slots < 0, slots, -1), self.capacity)
+        found: Encoded = play.findings
+        places = last_of_each(jnp.where(play.slot < 0, play.stored_in, -1), self.capacity)
         is_admitted = places < self.capacity
         stored = state.stored.at[places].set(found.encodings, mode="drop")
         nearest = state.nearest.at[places].set(found.nearest, mode="drop")

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cenie.methods.family import LevelFactory
 from cenie.methods.table import Method
 from cenie.records import Rollout
-from cenie.replay.scores import ScoreInputs, transition_mean
+from cenie.replay.play import Play
+from cenie.replay.scores import transition_mean
 from cenie.settings import Problem, SettingsError, setting
 from cenie.spaces import Space, is_image, numbers_in
 from cenie.student.encoders import flatten, parts_of
@@ -99,39 +100,39 @@ class TracedCorrection:
         optimiser = self._optimiser.init(eqx.filter(model, eqx.is_inexact_array))
         return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
 
-    def score(self, state: TracedState, inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
+    def score(self, state: TracedState, play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
         """What the transition model adds to the score of each level, before it learns from them."""
-        rollout = _rows(inputs).rollout
+        rollout = _rows(play).rollout
         errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
-        return self.settings.transition_weight * transition_mean(inputs, errors)
+        return self.settings.transition_weight * transition_mean(play, errors)
 
     def learn(
         self,
         state: TracedState,
-        inputs: ScoreInputs,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         scores: Float[Array, " c"],
         ids: Int[Array, " c"],
-        replayed: Bool[Array, ""],
         mesh: Mesh | None,
     ) -> tuple[TracedState, Float[Array, " c"], dict[str, Array]]:
-        """Take in a batch that is stored in `slots` (or -1) with these new scores of all slots.
+        """Take in a play that is stored in `play.stored_in` (or -1), with these new scores of all slots.
 
         Returns the scores after co-learnability was added, too.
         """
 
-        def loss(model: TransitionModel, inputs: ScoreInputs) -> Float[Array, ""]:
-            return jnp.mean(transition_mean(inputs, self._errors(model, inputs.rollout)))
+        slots, replayed = play.stored_in, play.is_replayed
 
-        error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(inputs))
+        def loss(model: TransitionModel, play: Play) -> Float[Array, ""]:
+            return jnp.mean(transition_mean(play, self._errors(model, play.rollout)))
+
+        error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(play))
         updates, optimiser = self._optimiser.update(
             gradient, state.optimiser, eqx.filter(state.model, eqx.is_inexact_array)
         )
         model = eqx.apply_updates(state.model, updates)
 
         capacity = len(scores)
-        scored = jnp.where((slots >= 0) & inputs.outcomes.completed, slots, capacity)
+        scored = jnp.where((slots >= 0) & play.outcomes.completed, slots, capacity)
         is_scored = jnp.zeros(capacity, bool).at[scored].set(True, mode="drop")
         fallen = jnp.sum(jnp.where(is_scored, state.regrets - scores, 0.0)) / jnp.maximum(is_scored.sum(), 1)
         progress = jnp.where(replayed, fallen, 0.0)
@@ -171,9 +172,11 @@ class TracedCorrection:
         return jnp.mean(jnp.abs(difference) if has_image else jnp.square(difference), axis=0).T
 
 
-def _rows(inputs: ScoreInputs) -> ScoreInputs:
-    """The same without the student's memory, the only part that has no leading axis of levels."""
-    return eqx.tree_at(lambda i: i.rollout.memory, inputs, ())
+def _rows(play: Play) -> Play:
+    """The same without the student's memory, the only part of a rollout that has no leading axis of levels,
+    and without what the teacher knows."""
+    rollout = eqx.tree_at(lambda rollout: rollout.memory, play.rollout, ())
+    return Play(play.levels, rollout, play.outcomes, play.advantages, episodes=play.episodes)
 
 
 METHODS = (

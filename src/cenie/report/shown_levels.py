@@ -17,10 +17,10 @@ from cenie.envs.domains import DomainEntry
 from cenie.experiment.evaluate import environment_of, episode_keys
 from cenie.records import Level
 from cenie.report.level_files import Drawing
-from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 from cenie.rundir.snapshot_arrays import levels_of_snapshot
-from cenie.rundir.snapshots import Snapshot, read_snapshot, snapshots_of
+from cenie.rundir.snapshots import read_snapshot
 from cenie.settings import Problem, SettingsError, show
 
 
@@ -105,7 +105,7 @@ def stored_scene(domain: Domain, path: Path, number: int) -> Scene:
 
     Raises `SettingsError` if none has.
     """
-    snapshots = snapshots_of(RunDirectory(path).snapshots)
+    snapshots = Run(path).snapshots
     for file in reversed(snapshots.values()):
         for buffer in read_snapshot(file).buffers:
             (rows,) = np.nonzero(buffer["id"] == number)
@@ -120,7 +120,7 @@ def best_stored_scenes(domain: Domain, path: Path, by: str, count: int) -> list[
 
     Raises `SettingsError` if there is no such column.
     """
-    snapshot = newest_snapshot(path)
+    snapshot = Run(path).snapshot()
     if snapshot is None or not snapshot.buffers:
         return []
     buffer = snapshot.buffers[0]
@@ -129,16 +129,6 @@ def best_stored_scenes(domain: Domain, path: Path, by: str, count: int) -> list[
         raise SettingsError([Problem("by", f"must be one of {', '.join(columns)}, got {show(by)}")])
     order = np.argsort(-np.nan_to_num(buffer[by].astype(float), nan=-np.inf), kind="stable")
     return list(buffer_scenes(domain, buffer, order[:count].tolist()))
-
-
-def newest_snapshot(path: Path) -> Snapshot | None:
-    """The last snapshot of a run that can be read; None if there is none."""
-    for file in reversed(snapshots_of(RunDirectory(path).snapshots).values()):
-        try:
-            return read_snapshot(file)
-        except RunDirectoryError:
-            continue
-    return None
 
 
 def buffer_scenes(domain: Domain, buffer: dict[str, np.ndarray], rows: Iterable[int]) -> Iterator[Scene]:

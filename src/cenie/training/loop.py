@@ -125,7 +125,7 @@ def train(
             progress.note(message)
         built = build_all(config, parts, kept)
         start = (
-            resumed(built, directory, progress, decay, parts=parts, kept=kept)
+            resumed(built, directory, progress, decay=decay, parts=parts, kept=kept)
             if resume
             else begun(built, own)
         )
@@ -160,8 +160,8 @@ def _open(start: Start, directory: RunDirectory, progress: Progress) -> _Run:
     are_cores = jax.default_backend() == "cpu"
     for message in unused_devices(config, jax.device_count(), are_cores=are_cores):
         progress.note(message)
-    tables = open_tables(directory, start.cycle)
     write_config(directory.config, config)
+    tables = open_tables(directory, start.cycle)
     deviations = [] if start.facts is None else list(start.facts.deviations)
     # After cycle 0 there is nothing to keep: the tables begin anew.
     if start.facts is not None and start.cycle:
@@ -366,7 +366,7 @@ def _checkpoint(run: _Run, counters: Counts) -> None:
 def _drop_plays(run: _Run) -> None:
     """Forget the levels that are stored no more."""
     if run.plays:
-        ids = to_host([past.buffer.ids for past in run.state.teacher.replays])
+        ids = to_host([buffer.ids for buffer in run.state.teacher.buffers])
         run.plays = [only(each, own) for each, own in zip(run.plays, ids, strict=True)]
 
 

@@ -23,10 +23,10 @@ from cenie.rundir.resume import (
     read_facts,
     with_decay,
 )
-from cenie.teach.cycle import Counters, Setup, TrainState, announced, init, state_shapes
+from cenie.teach.cycle import Counters, Setup, TrainState, init, state_shapes
 from cenie.training.progress import Progress
 from cenie.xla.devices import to_host
-from cenie.xla.parts import CompiledCycles
+from cenie.xla.parts import CompiledCycles, init_later
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def build_all(config: Config, parts: Parts | None, kept: Path | None) -> Built:
 def begun(built: Built, directory: RunDirectory) -> Start:
     """A run at its beginning. Its programs are compiled while its first state is made."""
     check_unused(directory)  # Once more, as nobody else writes here now.
-    shapes, make = announced(built.setup, built.config.seed)
+    shapes, make = init_later(built.setup, built.config.seed)
     if not built.config.is_over(0, 0):
         built.cycles.begin(shapes)
     return Start(built, make())
@@ -96,8 +96,8 @@ def resumed(
     built: Built,
     directory: RunDirectory,
     progress: Progress,
-    decay: Decay | None,
     *,
+    decay: Decay | None,
     parts: Parts | None,
     kept: Path | None,
 ) -> Start:
