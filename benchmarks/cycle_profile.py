@@ -37,7 +37,7 @@ from cenie.novelty.gmm import sizes_of
 from cenie.novelty.silhouette import silhouettes
 from cenie.replay.buffer import BufferState, levels_at
 from cenie.replay.play import REPLAY, Play
-from cenie.student.features import state_action_features
+from cenie.student.features import rollout_features
 from cenie.student.ppo import learn
 from cenie.teach.cycle import Setup, TrainState, init, play
 from cenie.xla.parts import CompiledCycles, cycle
@@ -136,7 +136,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     )
     yield (
         "features",
-        jax.jit(lambda rollout: state_action_features(rollout, setup.environment.action_space)),
+        jax.jit(lambda rollout: rollout_features(rollout, setup.environment.action_space)),
         [(each.rollout,) for each in played],
     )
     yield (

@@ -26,9 +26,8 @@ from benchmarks.cycle_profile import cpu_seconds
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
 from cenie.methods.cenie import CenieNovelty
-from cenie.methods.config import Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
-from cenie.methods.occupancy import SlicedTransport
+from cenie.methods.occupancy import Exact, Sliced, SlicedTransport
 from cenie.replay import buffer as buffers
 from cenie.replay.play import NEW, Play
 from cenie.teach.curriculum import NOVELTY, REGRET

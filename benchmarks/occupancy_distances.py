@@ -25,8 +25,7 @@ from benchmarks.cycle_profile import state_after
 from benchmarks.novelty_window import rank_correlation
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Entropic, Exact, Sliced
-from cenie.methods.occupancy import transport_of
+from cenie.methods.occupancy import Entropic, Exact, Sliced, transport_of
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
 from cenie.teach.cycle import play

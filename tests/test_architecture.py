@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "teach",
         "methods",
         "rundir.checkpoint",
+        "rundir.manifest",
         "training.warnings",
     ),
     # Everything that a run has written, and the domain with which its levels are drawn and played.
@@ -93,7 +94,7 @@ NOVELTY_NEEDS = {"jax", "jaxlib", "numpy"}
 FRONT_DOORS = {"cenie", "cenie.novelty", "cenie.report"}
 """Packages that name what is public, and load it when it is first used."""
 
-TOUCHES_FILES = {"cenie.novelty.estimator"}
+TOUCHES_FILES = {"cenie.novelty.saved"}
 """Besides run and report: what users of the estimator save and load."""
 
 WITHOUT_JAX = (
@@ -110,6 +111,9 @@ WITHOUT_JAX = (
     "cenie.experiment.memory",
     "cenie.rundir.manifest",
     "cenie.rundir.metrics",
+    "cenie.rundir.evaluations",
+    "cenie.rundir.snapshots",
+    "cenie.rundir.run",
     "cenie.system.streams",
     "cenie.rundir.levels",
     "cenie.system.signals",
@@ -121,7 +125,7 @@ WITHOUT_JAX = (
     "cenie.report.page.serve",
     "cenie.report.page.write",
     "cenie.report.runs",
-    "cenie.report.stats",
+    "cenie.report.measure.stats",
 )
 """Modules that must load without JAX, so that help and mistakes in settings appear at once."""
 

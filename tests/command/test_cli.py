@@ -28,12 +28,23 @@ def test_help_and_tables_load_no_jax():
     code = (
         "import sys; from cenie.command.cli import run; "
         "run(['--help']); run(['methods']); run(['domains']); run(['train', 'maze', 'nonsense']); "
-        "run(['train', 'maze', 'dr', '--help']); "
         "print('loaded' if 'jax' in sys.modules else 'not loaded')"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "not loaded"
     assert "cenie train DOMAIN METHOD" in result.stdout
+
+
+def test_settings_are_read_and_listed_without_a_backend():
+    """A method's file loads JAX; what is asked of JAX before a config is found good would fix its devices."""
+    code = (
+        "from cenie.command.cli import run; "
+        "run(['train', 'maze', 'dr', '--help']); run(['train', 'maze', 'plr', '--updates', 'many']); "
+        "from jax._src import xla_bridge; print(len(xla_bridge._backends))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "0"
+    assert "updates: expected a whole number" in result.stderr
     assert "--student.ppo.learning-rate" in result.stdout
     assert "--student.network.encoder.codes" in result.stdout  # a setting of one kind of several
 

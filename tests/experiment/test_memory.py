@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_named_with_the_settings_that_decide_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["mixture", "neighbours", "distillation"])
+@pytest.mark.parametrize("kind", ["mixture", "neighbours"])
 def test_every_kind_of_coverage_is_reckoned(kind: str) -> None:
     config = preset("maze", "plr-cenie", "quick", {"teacher.novelty.coverage.kind": kind})
     assert all(need.size > 0 for need in training_needs(config))

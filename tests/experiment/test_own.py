@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -61,9 +62,10 @@ def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.py").write_text(SETTINGS)
     (tmp_path / "broken.py").write_text("import mine\n1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "skipping.py").write_text("class Skipped(BaseException): pass\nraise Skipped('not here')\n")
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
     foreign.load.cache_clear()
-    for name in ("corridor", "mine", "broken", "leaving", "lacking"):
+    for name in ("corridor", "mine", "broken", "leaving", "skipping", "lacking", "late"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -83,6 +85,7 @@ def refusal(capsys, *arguments: str) -> str:
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
         ("leaving:domain", "'leaving' cannot be imported: SystemExit: 3 ("),
+        ("skipping:domain", "'skipping' cannot be imported: Skipped: not here ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
         ("mine:number", "mine:number is 3; it must be a cenie.Domain, a function"),
         ("mine:untold", "a function that is annotated to return one (-> Domain)"),
@@ -115,9 +118,20 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     assert "mine:sized raised SystemExit: gone (" in refusal(
         capsys, "train", "mine:sized", "dr", "--env.max_steps", "14"
     )
-    assert "teacher.edit: must be null: mine:sized has no edit" in refusal(
+    assert "teacher.edit: must be null: this domain has no edit" in refusal(
         capsys, "train", "mine:sized", "accel"
     )
+
+
+def test_bug_a_domain_that_left_while_it_was_traced_looked_like_a_finished_run(home, capsys):
+    """`sys.exit()` in a generator: exit code 0 without a word, and nothing was trained."""
+    (home / "late.py").write_text(
+        "import dataclasses, sys, corridor\n"
+        "def leave(key): sys.exit()\n"
+        "domain = dataclasses.replace(corridor.domain, name='late', generators={'random': leave})\n"
+    )
+    assert cli.run(["train", "late:domain", "dr", "--out", "left"]) == cli.FAILED
+    assert re.search(r"train was ended by SystemExit: None \(.*late.py, line 2\)", capsys.readouterr().err)
 
 
 def test_the_spec_is_that_of_the_domain(home):
@@ -155,7 +169,7 @@ def test_a_domain_that_was_passed_is_needed_again(home, capsys):
     assert run.domain is domain
     with pytest.raises(cenie.RunDirectoryError, match="has no checkpoint yet"):
         run.state  # noqa: B018
-    assert (run.metrics, run.evaluations, run.summary) == ([], [], None)
+    assert (run.metrics, len(run.evaluations), run.summary) == ({}, 0, None)
 
 
 def spread(play: cenie.Play):
@@ -230,9 +244,10 @@ def test_a_run_with_own_parts_goes_on_to_the_bit_and_is_opened_again(home, capsy
     assert list(run.buffer.scores) == ["spread"]
     assert run.config == whole.config == load_config(home / "whole/config.json", config.entry)
     assert digest(run.network) == digest(whole.state.student.network)
-    assert [row["cycle"] for row in run.metrics] == list(range(1, len(run.metrics) + 1))
-    assert np.isnan(run.metrics[0]["student/loss"])  # no loss where nothing was learned
-    assert [(each.updates, len(each.rows)) for each in run.evaluations] == [(0, 4), (4, 20)]
+    cycles = run.metrics["cycle"]
+    np.testing.assert_array_equal(cycles, np.arange(1, len(cycles) + 1))
+    assert np.isnan(run.metrics["student/loss"][0])  # no loss where nothing was learned
+    assert run.evaluations.updates.tolist() == [0] * 4 + [4] * 20
     stored, buffer = run.buffer, run.state.teacher.buffer
     assert len(stored) == int(buffer.size)
     assert sorted(stored.ids) == sorted(np.asarray(buffer.ids)[: len(stored)])
@@ -248,7 +263,7 @@ def _damage(path: Path, parts: cenie.Parts) -> None:
     newest = max((path / "checkpoints").iterdir())
     (newest / "arrays.safetensors").write_bytes(b"nonsense")
     run = cenie.load_run(path, parts, domain="corridor:domain")
-    assert run.metrics[-1]["cycle"] < 9999
+    assert run.metrics["cycle"][-1] < 9999
     assert int(run.state.counters.updates) == 2
     assert newest.name in run.passed_over[0]
     for checkpoint in (path / "checkpoints").iterdir():

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import (
+    Entropic,
     EntropicTransport,
+    Exact,
     ExactTransport,
+    Sliced,
     SlicedTransport,
     ascending,
     pairwise,

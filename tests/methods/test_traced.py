@@ -11,8 +11,7 @@ import pytest
 
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Traced
-from cenie.methods.traced import TracedCorrection
+from cenie.methods.traced import Traced, TracedCorrection
 from cenie.replay.play import NEW, REPLAY
 from cenie.spaces import Box, Discrete
 from tests.replay.test_scores import N, T, done_pattern, episodes_of, make_inputs

@@ -19,8 +19,7 @@ from cenie.replay.config import Adaptive, Constant, PriorityConfig, ReplayConfig
 from cenie.replay.scores import SCORES, Score
 from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
-from cenie.rundir.levels import read_levels
-from cenie.rundir.metrics import LevelTable
+from cenie.rundir.levels import LevelTable, read_levels
 from cenie.teach import teacher
 from cenie.teach.curriculum import NOVELTY, Column, Curriculum, Replay
 from cenie.teach.cycle import init

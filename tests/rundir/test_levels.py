@@ -12,17 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenie.experiment.build import build
-from cenie.rundir.files import KINDS, RunDirectoryError
-from cenie.rundir.levels import (
-    Snapshots,
-    cut_snapshots,
-    is_recorded,
-    read_levels,
-    read_snapshot,
-    snapshots_of,
-)
-from cenie.rundir.metrics import LevelTable, cut_after
-from cenie.rundir.snapshot import levels_of_snapshot, snapshot_arrays
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.levels import KINDS, LevelTable, is_recorded, read_levels
+from cenie.rundir.snapshot_arrays import levels_of_snapshot, snapshot_arrays
+from cenie.rundir.snapshots import Snapshots, cut_snapshots, read_snapshot, snapshots_of
+from cenie.rundir.tables import cut_after
 from cenie.system.durable import WriteError
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import init
@@ -110,8 +104,7 @@ def test_damaged_levels_are_refused_with_the_reason(tmp_path: Path, damage, reas
 
 def test_a_line_that_is_being_written_is_left_out_and_no_rows_are_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "levels.csv"
-    with pytest.raises(RunDirectoryError, match="cannot read"):
-        read_levels(path)
+    assert read_levels(path) == {}
     LevelTable(path).write([1], columns(1))
     content = path.read_bytes()
     path.write_bytes(content + b"2,0,0,repl")

@@ -14,7 +14,7 @@ import pytest
 
 from cenie.envs.domains import DOMAINS
 from cenie.experiment.build import build, place
-from cenie.methods.designer import DesignerSource
+from cenie.methods.paired import DesignerSource
 from cenie.methods.table import METHODS
 from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY

@@ -25,10 +25,9 @@ from cenie.bridges.levels import LevelCodec
 from cenie.envs.base import Design
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import ShuffledNovelty
-from cenie.methods.config import Epoet, Poet
-from cenie.methods.recipes import curriculum, named_columns
-from cenie.methods.table import METHODS, RandomTeacher, ReplayTeacher
-from cenie.methods.table import Teacher as TeacherSettings
+from cenie.methods.family import Family
+from cenie.methods.plr import named_columns
+from cenie.methods.table import METHODS
 from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
@@ -36,6 +35,8 @@ from cenie.replay.outcomes import Points
 from cenie.replay.play import Play
 from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
+from cenie.rundir import manifest as manifests
+from cenie.rundir.manifest import Unusable
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
@@ -53,13 +54,7 @@ Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
 
-def _is_offered(teacher: Any) -> bool:
-    if isinstance(teacher, ReplayTeacher):
-        return teacher.correction is None and not isinstance(teacher.novelty, Poet | Epoet)
-    return isinstance(teacher, RandomTeacher)
-
-
-OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.settings))
+OFFERED = tuple(name for name, method in METHODS.items() if method.settings.needs_levels_alone)
 """The methods that a loop of your own can use: those that need not know how levels are made, what students
 see, or what levels look like."""
 
@@ -320,7 +315,15 @@ class Teacher:
         ]
 
     def save(self, directory: str | Path) -> Path:
-        """Write everything the teacher remembers; a task that was not told about will be asked for again."""
+        """Write everything the teacher remembers; a task that was not told about will be asked for again.
+
+        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
+        `ValueError`, and removes nothing, if the directory holds those of another teacher or of a run.
+        """
+        for path in manifests.newest_first(Path(directory)):
+            with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
+                if different := self._differences(manifests.read(path)["facts"]):
+                    raise ValueError(f"{directory} holds the checkpoints of another teacher: {different}")
         # The length that rows are filled up to is remembered too: it may decide about a last bit.
         facts = {**self._facts, "steps": self._steps}
         return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
@@ -330,15 +333,18 @@ class Teacher:
         loaded = checkpoint.load_newest(Path(directory), self._state)
         if loaded is None:
             raise ValueError(f"{directory} holds no checkpoint of a teacher")
-        different = [
-            f"{name} was {loaded.facts.get(name)!r} and is {value!r}"
-            for name, value in self._facts.items()
-            if loaded.facts.get(name) != value
-        ]
-        if different:
-            raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
+        if different := self._differences(loaded.facts):
+            raise ValueError(f"{directory} was saved by another teacher: {different}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
+
+    def _differences(self, facts: Mapping[str, Any]) -> str:
+        """What is other in the facts of a checkpoint, in words; empty if it is of a teacher like this."""
+        return "; ".join(
+            f"{name} was {facts.get(name)!r} and is {value!r}"
+            for name, value in self._facts.items()
+            if facts.get(name) != value
+        )
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
@@ -406,17 +412,17 @@ class _HostLevels:
 
 
 @functools.cache
-def _curriculum(settings: TeacherSettings, size: int) -> Curriculum:
+def _curriculum(settings: Family, size: int) -> Curriculum:
     """The method's curriculum, in which new levels are blank and edits change nothing yet.
 
     One object for equal arguments: what is compiled for one teacher then serves all others like it.
     """
-    return curriculum(_HostLevels(size), settings)
+    return settings.curriculum(_HostLevels(size))
 
 
-def _defaults(settings: TeacherSettings, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
+def _defaults(settings: Family, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
     """Settings that depend on the size of a task, where nothing is said of them."""
-    if not isinstance(settings, ReplayTeacher) or {"replay", "replay.capacity"} & changes.keys():
+    if settings.level_buffer is None or {"replay", "replay.capacity"} & changes.keys():
         return {}
     return {"replay.capacity": max(num_levels, min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY))}
 

@@ -1,5 +1,7 @@
 """How much memory a run takes at least, reckoned from its config alone. Imports no JAX.
 
+Methods are told apart by their settings, so that no file of a method is loaded.
+
 Only what must be there at the same time is counted, each array once unless it is said otherwise, so that no
 run is refused that would have worked. What is refused could not have been allocated.
 """
@@ -8,12 +10,11 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cenie.envs.domains import DomainSpec
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
-from cenie.methods.config import Cenie, Diplr, Epoet, NoveltyConfig, Rescored, Sliced
-from cenie.methods.table import AlpGmmTeacher, PoetTeacher, ReplayTeacher, SflTeacher
-from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
@@ -90,7 +91,7 @@ def training_needs(config: Config) -> Iterator[Need]:
         # They learn one after another.
         minibatch = max(minibatch, Need(size, "a minibatch", design_fields), key=lambda need: need.size)
     yield minibatch
-    if isinstance(config.teacher, ReplayTeacher) and config.teacher.correction is not None:
+    if getattr(config.teacher, "correction", None) is not None:
         # What it reads at each step, and its memory.
         read, memory = config.domain_spec.observation_parts, config.teacher.correction.memory_size
         size = steps * _FLOAT_BYTES * (sum(map(numbers_in, read)) + memory)
@@ -115,50 +116,52 @@ def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
     if config.replay is not None:
         # The buffers (one for each student) before and after a cycle: levels, and some numbers for each.
         capacity = config.replay.capacity
-        scores = config.teacher.scores if isinstance(config.teacher, ReplayTeacher) else ()
+        scores = getattr(config.teacher, "scores", ())
         numbers = 6 + max(1, len(scores)) + (_novelty(config) is not None)
         size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
         yield Need(size, "the level buffer", (_CAPACITY, "env"))
-    if isinstance(config.teacher, SflTeacher):
+    if hasattr(config.teacher, "kept"):
         size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
         yield Need(size, "the kept levels", ("teacher.kept", "env"))
-    if isinstance(config.teacher, AlpGmmTeacher):
+    if hasattr(config.teacher, "database"):
         # A task is two numbers or more; and the distances of new ones from all.
         size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
         yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
-    if isinstance(config.teacher, PoetTeacher):
+    if hasattr(config.teacher, "pairs"):
         # Each student with the two moments of the optimiser, before and after a cycle.
         size = 2 * config.teacher.pairs * 3 * _FLOAT_BYTES * sizes.parameters
         yield Need(size, "the population", ("teacher.pairs", *sizes.fields))
     novelty = _novelty(config)
+    if novelty is None:
+        return
     features = sizes.features
-    if isinstance(novelty, Cenie) and novelty.features == "observation":
+    if novelty.step_features == "observation":
         features = sum(map(numbers_in, spec.observation_parts))
     dimensions = features + numbers_in(spec.action_space)
-    match novelty:
-        case Cenie():
-            if isinstance(novelty.stored, Rescored):
+    match novelty.kind:
+        case "cenie":
+            if novelty.stored.kind == "rescored":
                 size = capacity * 2 * _FLOAT_BYTES * novelty.stored.points * dimensions
                 yield Need(size, "the kept points", (_CAPACITY, "teacher.novelty.stored.points"))
             yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
-        case Diplr():
+        case "diplr":
             yield from _distance_needs(novelty, capacity, dimensions)
-        case Epoet():
+        case "epoet":
             # The past students before and after a cycle.
             size = 2 * _FLOAT_BYTES * novelty.students * sizes.parameters
             yield Need(size, "the past students", ("teacher.novelty.students", *sizes.fields))
-        case _:  # that of POET is small, and none is nothing
+        case _:  # that of POET is small
             pass
 
 
-def _novelty(config: Config) -> NoveltyConfig | None:
-    return config.teacher.novelty if isinstance(config.teacher, ReplayTeacher) else None
+def _novelty(config: Config) -> Any:
+    return getattr(config.teacher, "novelty", None)
 
 
-def _distance_needs(novelty: Diplr, capacity: int, dimensions: int) -> Iterator[Need]:
+def _distance_needs(novelty: Any, capacity: int, dimensions: int) -> Iterator[Need]:
     """What is kept of the points of each level, and the distances of all pairs, before and after a cycle."""
     distance, path = novelty.distance, "teacher.novelty.distance"
-    if isinstance(distance, Sliced):
+    if distance.kind == "sliced":
         numbers, fields = distance.directions * distance.quantiles, ("directions", "quantiles")
     else:
         numbers, fields = distance.points * dimensions, ("points",)
@@ -203,13 +206,9 @@ def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> It
         covariances = max_components * dimensions * (dimensions if coverage.covariance == "full" else 1)
         size = _FLOAT_BYTES * (max_components * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    elif isinstance(coverage, NeighboursConfig):
+    else:
         size = _FLOAT_BYTES * coverage.kept * dimensions
         yield Need(size, "the neighbours", (f"{path}.kept",))
-    else:
-        width = coverage.size
-        size = _FLOAT_BYTES * (width * (width + dimensions) + coverage.batch * width)
-        yield Need(size, "the distillation", (f"{path}.size", f"{path}.batch"))
 
 
 def format_bytes(size: int) -> str:

@@ -13,20 +13,118 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.methods.config import AsPlayed, Relative, Rescored
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import last_of_each
+from cenie.methods.table import Method
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.coverage import CoverageState
 from cenie.novelty.gmm import sizes_of
+from cenie.novelty.interface import AnyCoverage
 from cenie.novelty.points import chosen
 from cenie.replay.buffer import BufferState
+from cenie.replay.config import Constant
 from cenie.replay.outcomes import evenly_spread
 from cenie.replay.play import Play
+from cenie.settings import setting
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.measure import Metrics
+from cenie.teach.novelty import Novelty
 from cenie.xla.devices import Devices, shared, side_by_side
 from cenie.xla.tricks import Several
+
+
+@dataclass(frozen=True)
+class AsPlayed:
+    """A stored level keeps the novelty of its last play, as in the paper: it grows old with the model."""
+
+    kind: Literal["as-played"] = "as-played"
+
+
+@dataclass(frozen=True)
+class Relative:
+    """The novelty of a play is measured against that of the latest new levels, under the same model."""
+
+    kind: Literal["relative"] = "relative"
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """After each fit all stored levels are measured again, by so many points of their last play.
+
+    For points that mean the same for ever, such as observations: those of a learning memory do not.
+    """
+
+    kind: Literal["rescored"] = "rescored"
+    points: int = setting(
+        32, minimum=1, maximum=100_000, help="Points that are kept of each level.", source="ours"
+    )
+
+
+@dataclass(frozen=True)
+class Cenie(NoveltySettings):
+    """CENIE's novelty: a model of what the student has met, and how often it is fitted again."""
+
+    kind: Literal["cenie"] = "cenie"
+    coverage: CoverageConfig = setting(
+        factory=MixtureConfig, help="What is fitted to the student's experience.", source="paper"
+    )
+    refit_every: int = setting(
+        1,
+        minimum=1,
+        help="After how many replays the model is fitted again; more is cheaper (the paper proposes it among "
+        "its limitations).",
+        source="paper",
+    )
+    measure: Literal["mean", "highest", "first-episode"] = setting(
+        "mean",
+        help="The novelty of a level: the mean over all steps of its rollout (Eq. 3), the highest step, "
+        "or the mean over its first episode.",
+        source="paper",
+    )
+    window_takes: Literal["replayed", "generated", "both"] = setting(
+        "replayed",
+        help="Which trajectories enter the window once the level buffer is filled: on replayed levels, on "
+        "new and edited ones, or on all.",
+        source="paper",
+    )
+    features: Literal["memory", "observation"] = setting(
+        "memory",
+        help="What describes a step beside its action: the memory of the student, or what it observes.",
+        source="paper",
+    )
+    control: Literal["none", "shuffled", "age"] = setting(
+        "none",
+        help="A control in the place of novelty, for experiments: novelties dealt out at random among the "
+        "stored levels (shuffled), or when a level was last played (age).",
+        source="ours",
+    )
+    stored: AsPlayed | Relative | Rescored = setting(
+        factory=AsPlayed,
+        help="How novelties that were measured at different times are compared (docs/novelty.md).",
+        source="paper",
+    )
+
+    needs_levels_alone = True
+
+    @property
+    def step_features(self) -> Literal["memory", "observation"]:
+        return self.features
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        from cenie.methods.cenie_controls import AgeNovelty, ShuffledNovelty  # made of this file's novelty
+
+        if self.control == "age":
+            return AgeNovelty()
+        novelty = CenieNovelty(
+            coverage=self.coverage,
+            capacity=capacity,
+            refit_every=self.refit_every,
+            stored=self.stored,
+            measure=self.measure,
+            window_takes=self.window_takes,
+        )
+        return ShuffledNovelty(novelty) if self.control == "shuffled" else novelty
 
 
 class CenieState(eqx.Module):
@@ -55,7 +153,7 @@ class CenieNovelty:
     measured a while ago says more about the time than about the level. `stored` says what is done about it.
     """
 
-    coverage: CoverageConfig
+    coverage: AnyCoverage
     capacity: int
     refit_every: int = 1
     stored: AsPlayed | Relative | Rescored = field(default_factory=AsPlayed)
@@ -195,3 +293,15 @@ class CenieNovelty:
             elif isinstance(self.coverage, MixtureConfig):
                 found[f"fit/{name}/"] = Several(tuple(map(str, sizes_of(self.coverage))), value)
         return found
+
+
+_PAPERS = {"teoh2024cenie": "CENIE: coverage-based novelty"}
+_ALONE = {"alpha": Constant(value=1.0)}
+"""The paper's ablation, marked with a dagger: novelty ranks alone."""
+
+METHODS = (
+    Method("plr-cenie", "PLR-CENIE", "#d55e00", "plr-robust", {"novelty": Cenie()}, _PAPERS),
+    Method("plr-cenie-dagger", "PLR-CENIE†", "#f2a65a", "plr-cenie", _ALONE),
+    Method("accel-cenie", "ACCEL-CENIE", "#b5179e", "accel", {"novelty": Cenie()}, _PAPERS),
+    Method("accel-cenie-dagger", "ACCEL-CENIE†", "#e39bd6", "accel-cenie", _ALONE),
+)

@@ -5,19 +5,48 @@ its last play; the distances between all stored levels are kept, and renewed for
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.methods.config import Entropic, Exact, Sliced
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
-from cenie.methods.occupancy import Transport, pairwise, transport_of
+from cenie.methods.occupancy import Entropic, Exact, Sliced, Transport, pairwise, transport_of
+from cenie.methods.table import Method
 from cenie.replay.buffer import BufferState
+from cenie.replay.config import Constant
 from cenie.replay.play import Play
+from cenie.settings import setting
 from cenie.student.networks import Network
 from cenie.teach.curriculum import NOVELTY
+from cenie.teach.novelty import Novelty
+
+
+@dataclass(frozen=True)
+class Diplr(NoveltySettings):
+    """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
+
+    kind: Literal["diplr"] = "diplr"
+    distance: Sliced | Exact | Entropic = setting(
+        factory=Sliced,
+        help="How the experience on two levels is compared.",
+        source="ours; the Wasserstein distance in the paper",
+    )
+    neighbours: int = setting(
+        1,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged; more are less noisy.",
+        source="paper",
+    )
+
+    needs_levels_alone = True
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        return DiplrNovelty(capacity, self.distance, self.neighbours)
 
 
 class DiplrState(eqx.Module):
@@ -110,3 +139,15 @@ class DiplrNovelty:
         """How different the stored levels are: their mean distance from each other."""
         total = jnp.where(jnp.isfinite(state.distances), state.distances, 0.0).sum()
         return {"mean_distance": total / jnp.maximum(buffer.size * (buffer.size - 1), 1)}
+
+
+_PAPERS = {"li2023generalization": "DIPLR: diversity of trajectories"}
+_ALONE = {"alpha": Constant(value=1.0)}
+"""The published ablation, marked with a dagger: novelty ranks alone."""
+
+METHODS = (
+    Method("diplr", "DIPLR", "#c9a100", "plr-robust", {"novelty": Diplr()}, _PAPERS),
+    Method("diplr-dagger", "DIPLR†", "#e6d27a", "diplr", _ALONE),
+    Method("accel-diplr", "ACCEL-DIPLR", "#8a6d00", "accel", {"novelty": Diplr()}, _PAPERS),
+    Method("accel-diplr-dagger", "ACCEL-DIPLR†", "#bfae6b", "accel-diplr", _ALONE),
+)

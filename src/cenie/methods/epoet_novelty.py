@@ -5,9 +5,9 @@ of them. When the present student joins, all stored levels are played by it, so 
 those of one population.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -18,15 +18,78 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import euclidean, last_of_each, nearest_others, or_largest
+from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay import identity
 from cenie.replay.buffer import BufferState
 from cenie.replay.play import Play
+from cenie.settings import Problem, SettingsError, setting
 from cenie.student.networks import Network
 from cenie.student.rollout import collect
 from cenie.teach.curriculum import NOVELTY
+from cenie.teach.novelty import Novelty
 from cenie.xla import devices
+
+
+@dataclass(frozen=True)
+class Epoet(NoveltySettings):
+    """Enhanced POET's novelty (PATA-EC): how far the ranks of past students on a level are from those on the
+    nearest stored levels."""
+
+    kind: Literal["epoet"] = "epoet"
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged.",
+        source="Enhanced POET's code",
+    )
+    students: int = setting(
+        8, minimum=2, maximum=1000, help="How many past students play every new level.", source="ours"
+    )
+    snapshot_every: int = setting(
+        100,
+        minimum=1,
+        help="After how many batches that were learned from the present student takes the place of the "
+        "oldest one, and plays all stored levels.",
+        source="ours",
+    )
+    max_steps: int | None = setting(
+        None,
+        minimum=1,
+        maximum=1_000_000,
+        help="An episode is cut after this many steps; null: never.",
+        source="Enhanced POET's code",
+    )
+    lowest_return: float = setting(
+        -1e9,
+        help="Returns below count as this before they are ranked, so that two complete failures are equal.",
+        source="ours",
+    )
+    highest_return: float = setting(
+        1e9, help="Returns above count as this before they are ranked.", source="ours"
+    )
+
+    def check(self) -> Iterator[Problem]:
+        if self.lowest_return >= self.highest_return:
+            yield Problem("highest_return", f"must be above lowest_return ({self.lowest_return:g})")
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        if domain.environment is None:
+            message = "epoet plays levels with past students, which only an environment allows"
+            raise SettingsError([Problem("teacher.novelty", message)])
+        longest = domain.environment.max_steps
+        return EpoetNovelty(
+            returns_of=first_returns(domain.environment, min(self.max_steps or longest, longest)),
+            capacity=capacity,
+            neighbours=self.neighbours,
+            students=self.students,
+            snapshot_every=self.snapshot_every,
+            bounds=(self.lowest_return, self.highest_return),
+        )
+
 
 Returns = Callable[[Network, Level], Float[Array, " n"]]
 """The return of a network on each level of a batch, which depends on no other level."""
@@ -216,3 +279,11 @@ def first_returns(environment: Environment, num_steps: int) -> Returns:
         return jax.vmap(play_one, (None, 0, 0))(network, levels, numbers)
 
     return play
+
+
+_PAPERS = {"wang2020enhanced": "Enhanced POET: novelty by how past students fare"}
+
+METHODS = (
+    Method("plr-epoet", "PLR-EPOET", "#90a0f0", "plr-robust", {"novelty": Epoet()}, _PAPERS),
+    Method("accel-epoet", "ACCEL-EPOET", "#4361ee", "accel", {"novelty": Epoet()}, _PAPERS),
+)

@@ -5,6 +5,7 @@ It looks at the level alone: what the student does on it plays no part, and leve
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -12,13 +13,46 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import euclidean, last_of_each, mean_of_finite, or_largest, smallest
+from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay.buffer import BufferState
 from cenie.replay.play import Play
+from cenie.settings import Problem, SettingsError, setting
 from cenie.student.networks import Network
 from cenie.teach.curriculum import NOVELTY
+from cenie.teach.novelty import Novelty
 from cenie.xla.devices import on_own_rows
+
+
+@dataclass(frozen=True)
+class Poet(NoveltySettings):
+    """POET's novelty: how far a level's encoding, a few numbers, is from the nearest ones admitted so far."""
+
+    kind: Literal["poet"] = "poet"
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest encodings the distance is averaged.",
+        source="POET's code",
+    )
+    archive: int = setting(
+        20_000,
+        minimum=1,
+        maximum=10_000_000,
+        help="Encodings of levels that once entered the buffer: at most this many, the latest.",
+        source="ours; POET keeps all",
+    )
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        encode, generate = domain.encoding, domain.generator(generator)
+        if encode is None:
+            message = "poet compares encodings of levels, and this domain has none"
+            raise SettingsError([Problem("teacher.novelty", message)])
+        (numbers,) = jax.eval_shape(lambda: encode(generate(jax.random.key(0)))).shape
+        return PoetNovelty(encode, numbers, capacity, self.neighbours, self.archive)
 
 
 class PoetState(eqx.Module):
@@ -119,3 +153,11 @@ class PoetNovelty:
     def metrics(self, state: PoetState, buffer: BufferState) -> dict[str, Array]:
         """How many levels were admitted so far."""
         return {"admitted": state.admitted}
+
+
+_PAPERS = {"wang2019poet": "POET: novelty by the encoding of levels"}
+
+METHODS = (
+    Method("plr-poet", "PLR-POET", "#5e60ce", "plr-robust", {"novelty": Poet()}, _PAPERS),
+    Method("accel-poet", "ACCEL-POET", "#3a0ca3", "accel", {"novelty": Poet()}, _PAPERS),
+)

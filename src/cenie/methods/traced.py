@@ -1,6 +1,7 @@
 """TRACED: what a transition model and the progress of other levels add to a score (Cho et al., 2025)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -9,15 +10,52 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.methods.config import Traced
+from cenie.methods.family import LevelFactory
+from cenie.methods.table import Method
 from cenie.records import Rollout
 from cenie.replay.play import Play
 from cenie.replay.scores import transition_mean
+from cenie.settings import Problem, SettingsError, setting
 from cenie.spaces import Space, is_image, numbers_in
-from cenie.student.encoders import flatten
+from cenie.student.encoders import flatten, parts_of
 from cenie.student.layers import Linear, uniform
 from cenie.student.lstm import LSTM
 from cenie.xla.devices import mean_over_devices, on_own_rows
+
+
+@dataclass(frozen=True)
+class Traced:
+    """TRACED's additions to a score: the error of a transition model, and co-learnability."""
+
+    kind: Literal["traced"] = "traced"
+    transition_weight: float = setting(
+        1.0, minimum=0.0, help="How much the error of the transition model counts.", source="TRACED's code"
+    )
+    colearnability_weight: float = setting(
+        1.0, minimum=0.0, help="How much co-learnability counts.", source="TRACED's code"
+    )
+    memory_size: int = setting(
+        128, minimum=1, maximum=100_000, help="Units of the model's memory.", source="TRACED's code"
+    )
+    learning_rate: float = setting(
+        1e-3,
+        above=0.0,
+        help="The size of the model's one step for each batch.",
+        source="ours; TRACED's code has one of 1e-4 for each episode",
+    )
+
+    def correction(self, domain: LevelFactory) -> "TracedCorrection":
+        """The correction in an environment, whose observations it predicts.
+
+        Raises:
+            SettingsError: There is no environment of ours.
+        """
+        environment = domain.environment
+        if environment is None:
+            message = "must be null, because nothing is known of what the student sees"
+            raise SettingsError([Problem("teacher.correction", message)])
+        return TracedCorrection(self, parts_of(environment.observation_space), environment.action_space)
+
 
 _MAX_GRADIENT, _WEIGHT_DECAY = 0.5, 1e-5
 """Of the original code's optimiser."""
@@ -139,3 +177,15 @@ def _rows(play: Play) -> Play:
     and without what the teacher knows."""
     rollout = eqx.tree_at(lambda rollout: rollout.memory, play.rollout, ())
     return Play(play.levels, rollout, play.outcomes, play.advantages, episodes=play.episodes)
+
+
+METHODS = (
+    Method(
+        "traced",
+        "TRACED",
+        "#c1121f",
+        base="accel",
+        changes={"correction": Traced()},
+        papers={"cho2026traced": "TRACED"},
+    ),
+)

@@ -8,7 +8,7 @@ is 0 and `completed` says False, and the buffer then keeps the old score or refu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax.numpy as jnp
 from jax import lax
@@ -211,6 +211,12 @@ SCORES: dict[str, Score] = {
     )
 }
 """The scores by the name that the settings use."""
+
+if TYPE_CHECKING:
+    ScoreName = str
+else:
+    ScoreName = Literal[tuple(SCORES)]
+"""The type of a setting that names a score: one of the names above."""
 
 
 def episode_mean(play: Play, values: Float[Array, "n t"]) -> Float[Array, " n"]:

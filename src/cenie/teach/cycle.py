@@ -19,7 +19,7 @@ from cenie.replay.outcomes import Points, episode_outcomes, in_first_episode
 from cenie.replay.play import Play
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.features import observed_features, state_action_features, with_action
+from cenie.student.features import observed_features, rollout_features, with_action
 from cenie.student.networks import Network, make_network
 from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
@@ -306,7 +306,7 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
         if setup.curriculum.features == "observation":
             observed = observed_features(rollout.observation, setup.environment.observation_space)
             described = dataclasses.replace(rollout, features=observed)
-        values = state_action_features(described, setup.environment.action_space)
+        values = rollout_features(described, setup.environment.action_space)
         points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
     return dataclasses.replace(
         batch,

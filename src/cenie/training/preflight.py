@@ -1,18 +1,20 @@
-"""What must be in order, and what is known, before a run begins. Imports no JAX."""
+"""Checks before a run begins. Loads no JAX."""
 
 from cenie.experiment.config import Config
 from cenie.experiment.memory import too_large, training_needs
-from cenie.settings import Problem
+from cenie.settings import Problem, SettingsError
 from cenie.training.sinks import missing_sinks
 
 
-def start_problems(config: Config) -> list[Problem]:
-    """Why this machine cannot train a config: programs or memory that are not there."""
+def check_start(config: Config) -> None:
+    """Raise `SettingsError` if this machine cannot train a config: programs or memory that are not there."""
     problems = [
         Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
         for name, advice in missing_sinks(config.run.sinks).items()
     ]
-    return problems + too_large(config, training_needs(config))
+    problems += too_large(config, training_needs(config))
+    if problems:
+        raise SettingsError(problems)
 
 
 def levels_before_replay(config: Config) -> int:

@@ -9,8 +9,8 @@ from jaxtyping import Array
 
 from cenie.records import Level
 from cenie.replay import buffer as buffers
-from cenie.rundir.levels import PLAYED, buffer_name
 from cenie.rundir.plays import Plays, aligned
+from cenie.rundir.snapshots import PLAYED, buffer_name
 from cenie.teach import teacher
 from cenie.teach.curriculum import TeacherState
 from cenie.teach.cycle import Setup

@@ -20,8 +20,7 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import DesignerConfig
-from cenie.methods.designer import DesignerSource, rank_among, rewards_of, utility_of
+from cenie.methods.paired import DesignerConfig, DesignerSource, rank_among, rewards_of, utility_of
 from cenie.records import Advantages, Rollout, Step
 from cenie.replay.outcomes import Outcomes, episode_outcomes
 from cenie.rundir.checkpoint import digest
