@@ -127,8 +127,9 @@ def limited(points: jax.Array, shift: jax.Array, scale: jax.Array) -> jax.Array:
 def main(out: str, overrides: dict[str, Any], coverage: Distillation) -> dict[str, Any]:
     """Train PLR-perp with this novelty; the last row of its log."""
     config = cenie.preset("maze", "plr-robust", overrides=overrides)
-    run = cenie.train(config, out, cenie.Parts(novelty=CenieNovelty(coverage)))
-    return run.metrics[-1]
+    novelty = CenieNovelty(coverage, config.teacher.replay.capacity)
+    run = cenie.train(config, out, cenie.Parts(novelty=novelty))
+    return {name: values[-1] for name, values in run.metrics.items()}
 
 
 if __name__ == "__main__":

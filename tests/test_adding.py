@@ -84,6 +84,15 @@ def test_an_added_family_trains(library: Path) -> None:
     assert json.loads((library / "b/summary.json").read_text())["updates"] == 2, said
 
 
+def test_an_added_coverage_model_trains(library: Path) -> None:
+    replay = ["--teacher.replay.capacity", "8", "--teacher.replay.schedule", "fixed", "--env.size", "5"]
+    ball = ["--teacher.novelty.coverage.kind", "ball", "--teacher.novelty.coverage.window", "8"]
+    said = cenie(library, "train", "maze", "plr-cenie", *SMALL, *replay, *ball, "--out", "c")
+    assert json.loads((library / "c/summary.json").read_text())["updates"] == 2, said
+    rows = (library / "c/metrics.jsonl").read_text().splitlines()
+    assert json.loads(rows[-1])["teacher/fit/variance"] > 0.0
+
+
 def test_a_patch_that_fits_nowhere_or_twice_is_refused() -> None:
     assert patched("a\nb\n", " a\n+c\n b\n") == "a\nc\nb\n"
     for text in ("b\n", "a\na\n"):

@@ -430,7 +430,7 @@ def test_settings_that_cannot_be_are_refused():
     small = {"env.size": 3}
     assert preset("maze", "paired", overrides=small).design_spec is not None
     without = dataclasses.replace(DOMAINS["maze"], design=None)
-    assert "method: cannot be paired: maze has no design" in refusals("paired", {}, entry=without)
+    assert "method: must be another one: this domain has no design" in refusals("paired", {}, entry=without)
 
 
 def test_a_domain_without_a_design_environment_says_so():

@@ -14,7 +14,7 @@ from typing import Any
 
 from cenie.envs.domains import DomainSpec
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
-from cenie.novelty.config import CoverageConfig, MixtureConfig
+from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.settings import Problem
 from cenie.spaces import DesignSpec, numbers_in
 from cenie.student.config import Sizes, StudentConfig
@@ -206,7 +206,7 @@ def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> It
         covariances = max_components * dimensions * (dimensions if coverage.covariance == "full" else 1)
         size = _FLOAT_BYTES * (max_components * fitted + covariances)
         yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    else:
+    elif isinstance(coverage, NeighboursConfig):
         size = _FLOAT_BYTES * coverage.kept * dimensions
         yield Need(size, "the neighbours", (f"{path}.kept",))
 

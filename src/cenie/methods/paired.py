@@ -298,7 +298,7 @@ def utility_of(
 
 
 def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[Array, " n"]:
-    """The regret of the student, by what the antagonist achieved."""
+    """PAIRED's regret of the student: what the antagonist achieved beyond it."""
     if utility == "mean-regret":
         return antagonist.mean_return - student.mean_return
     regret = antagonist.max_return - student.mean_return

@@ -192,7 +192,7 @@ def log_density(config: AnyCoverage, state: CoverageState, points: jax.Array) ->
 
 
 def _latest(old: jax.Array, new: jax.Array) -> jax.Array:
-    """As many rows as the old array has: its last ones and then those of the new array."""
+    """As many rows as the old array has: its last rows, then the rows of the new array."""
     kept = max(0, old.shape[0] - new.shape[0])
     newest = new[new.shape[0] - (old.shape[0] - kept) :]
     return jnp.concatenate([old[old.shape[0] - kept :], newest]) if kept else newest

@@ -355,7 +355,7 @@ class Coverage:
         if self.config.pca_dimensions is None:
             return model.chosen
         if of_points:
-            raise AttributeError("only mixtures of the points have this, not those of principal axes")
+            raise AttributeError("only mixtures of the points have this, not mixtures of principal axes")
         return model.inner.chosen
 
     def _as_points(self, points: ArrayLike) -> np.ndarray:
