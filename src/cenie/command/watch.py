@@ -60,7 +60,7 @@ def watch_command(arguments: list[str]) -> int:
     for path in paths:
         if not RunDirectory(path).config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
-    check_installed(not request.no_pictures)
+    check_installed()
     # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)

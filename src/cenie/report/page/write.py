@@ -47,7 +47,7 @@ def write_page(
     `stratified` asks for rliable's intervals. `domains` are those of the user's own by their names: none is
     imported because a file names it.
     """
-    check_installed(pictures)
+    check_installed()
     studio = open_studio(limits, domains=domains) if pictures else None
     data = page_data(groups, skipped=skipped, studio=studio, limits=limits, stratified=stratified, say=say)
     replace_file(out, page_html(data).encode())
@@ -65,12 +65,10 @@ def open_studio(
     return Studio(limits.picture_bytes, limits.film_bytes, interrupted, domains or {})
 
 
-def check_installed(pictures: bool = True) -> None:
-    """Raise `SettingsError` if the packages are missing that a page needs."""
-    needed = {"plotly": "plotly", **({"PIL": "pillow"} if pictures else {})}
-    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise SettingsError([Problem("report", f"{', '.join(missing)} {_INSTALL}")])
+def check_installed() -> None:
+    """Raise `SettingsError` if the package is missing that a page needs."""
+    if importlib.util.find_spec("plotly") is None:
+        raise SettingsError([Problem("report", f"plotly {_INSTALL}")])
 
 
 def page_html(data: dict[str, Any]) -> str:
