@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import DOMAINS, find_domain
 from cenie.envs.racing.circuits import LIMITS, f1_circuit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Racing
@@ -102,7 +102,7 @@ def table(domain: str) -> list[list[str]]:
 
 def lines(domain: str) -> str:
     """The table as it has to stand in the page."""
-    head = ["setting", "default of the field", *(f"`{name}`" for name in DOMAINS[domain].presets)]
+    head = ["setting", "default of the field", *(f"`{name}`" for name in find_domain(domain).presets)]
     body = [f"| {' | '.join(row)} |" for row in (head, *table(domain))]
     return "\n".join([body[0], "|" + "---|" * len(head), *body[1:]])
 
@@ -115,7 +115,7 @@ def test_the_table_of_presets_has_every_setting_that_they_differ_in(domain):
 
 def test_a_preset_has_what_the_table_says_of_methods_that_differ():
     found = {row[0]: row[1:] for row in table("maze")}
-    assert list(DOMAINS["maze"].presets) == ["quick", "hard", "paper", "dcd"]
+    assert list(find_domain("maze").presets) == ["quick", "hard", "paper", "dcd"]
     assert found["`teacher.replay.priority.staleness_coef`"] == ["0.3", "0.3", "0.3", "0.5", "0.3"]
     assert found["`teacher.score`"] == ["pvl", "maxmc", "maxmc", "pvl", "pvl; `repaired`: maxmc"]
 

@@ -1,4 +1,4 @@
-"""The config of a run directory, for the commands that go on with a run or look at it. Loads no JAX."""
+"""The config of a run directory, for the commands that go on with a run or look at it."""
 
 from pathlib import Path
 

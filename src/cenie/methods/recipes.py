@@ -227,7 +227,7 @@ def _novelty(domain: LevelFactory, teacher: ReplayTeacher, settings: NoveltyConf
             encode, generate = domain.encoding, domain.generator(teacher.generator)
             if encode is None:
                 raise _refusal(settings, "compares encodings of levels, and this domain has none")
-            (numbers,) = jax.eval_shape(lambda key: encode(generate(key)), jax.random.key(0)).shape
+            (numbers,) = jax.eval_shape(lambda: encode(generate(jax.random.key(0)))).shape
             return PoetNovelty(encode, numbers, capacity, settings.neighbours, settings.archive)
         case Epoet():
             if domain.environment is None:

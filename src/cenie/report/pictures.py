@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain
 from cenie.report.runs import LoggedRun
 from cenie.report.shown_levels import buffer_scenes, renderer_of
 from cenie.rundir.config_file import load_config
@@ -19,7 +19,7 @@ class CannotDraw(Exception):
 def stored_levels(
     run: LoggedRun,
     chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
-    domains: Mapping[str, DomainEntry],
+    domains: Mapping[str, Domain],
 ) -> list[list[np.ndarray]]:
     """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
 

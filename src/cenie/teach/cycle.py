@@ -108,7 +108,7 @@ def announced(setup: Setup, seed: int) -> tuple[TrainState, Callable[[], TrainSt
 
 def state_shapes(setup: Setup) -> TrainState:
     """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
-    return _init.trace(setup, jax.random.key(0)).out_info
+    return _init.trace(setup, jax.eval_shape(lambda: jax.random.key(0))).out_info
 
 
 @functools.partial(jax.jit, static_argnames="setup")
@@ -373,7 +373,8 @@ def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
             features = observed_features(observation, environment.observation_space)
         return with_action(features, decision.policy.sample(key), environment.action_space)
 
-    return setup.student.num_steps, jax.eval_shape(first_points, jax.random.key(0)).shape[1]
+    key = jax.eval_shape(lambda: jax.random.key(0))  # a real one would start a backend
+    return setup.student.num_steps, jax.eval_shape(first_points, key).shape[1]
 
 
 def _learn_if(

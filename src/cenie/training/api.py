@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from cenie.envs.base import Domain
-from cenie.envs.domains import DomainEntry, find_domain
-from cenie.envs.foreign import entry_of
+from cenie.envs.domains import find_domain
+from cenie.envs.loading import checked
 from cenie.experiment import presets
 from cenie.experiment.build import Parts
 from cenie.experiment.config import Config
@@ -34,7 +34,7 @@ def preset(
     """
     if isinstance(domain, str):
         return presets.preset(domain, method, name, overrides)
-    config = presets.preset(domain.name, method, name, overrides, entry_of(domain))
+    config = presets.preset(domain.name, method, name, overrides, checked(domain))
     return replace(config, from_python=(f"domain {domain.name}",))
 
 
@@ -57,7 +57,7 @@ def train(
     """
     directory, parts = RunDirectory(Path(out)), parts or Parts()
     config = _with_parts(config, parts)
-    problems = start_problems(config)
+    problems = start_problems(config, parts)
     if problems:
         raise SettingsError(problems)
     if not resume and os.path.lexists(directory.config):
@@ -94,8 +94,8 @@ def load_run(path: str | Path, parts: Parts | None = None, *, domain: str | Doma
     return Run(directory.path, config, parts)
 
 
-def _entry(domain: str | Domain) -> DomainEntry:
-    return find_domain(domain) if isinstance(domain, str) else entry_of(domain)
+def _entry(domain: str | Domain) -> Domain:
+    return find_domain(domain) if isinstance(domain, str) else checked(domain)
 
 
 def _with_parts(config: Config, parts: Parts) -> Config:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.envs.domains import DomainEntry
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
 from cenie.settings import Problem, SettingsError
 from cenie.system.durable import replace_file
 
 if TYPE_CHECKING:
+    from cenie.envs.base import Domain
     from cenie.report.page.pictures import Studio
 
 _INSTALL = "is not installed; pip install 'cenie[report]'"
@@ -37,7 +37,7 @@ def write_page(
     pictures: bool = True,
     limits: Limits = LIMITS,
     stratified: bool = False,
-    domains: Mapping[str, DomainEntry] | None = None,
+    domains: Mapping[str, "Domain"] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write the page of groups of runs to a file, which is returned.
@@ -57,7 +57,7 @@ def write_page(
 def open_studio(
     limits: Limits = LIMITS,
     interrupted: Callable[[], bool] = lambda: False,
-    domains: Mapping[str, DomainEntry] | None = None,
+    domains: Mapping[str, "Domain"] | None = None,
 ) -> "Studio":
     """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
     from cenie.report.page.pictures import Studio
