@@ -11,6 +11,7 @@ ALL = (
     "pixels_update",
     "buffer_insert",
     "coverage",
+    "em_schedule",
     "cycle_profile",
     "novelty_cost",
     "start",

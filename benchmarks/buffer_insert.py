@@ -7,6 +7,7 @@ temperature 0.3, staleness 0.3 and duplicate look-up. The state is donated, as i
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from jaxued.level_sampler import LevelSampler
 
 from cenie.replay import buffer
 from cenie.replay.config import ReplayConfig
+from cenie.replay.play import Play
 
 BATCH = 32
 ROUNDS = 20
@@ -43,29 +45,23 @@ def ours(capacity: int, columns: int) -> tuple[Any, dict[str, Call]]:
     config = ReplayConfig(capacity=capacity)
     mix = jnp.full(columns, 1.0 / columns)
 
+    def with_scores(play: Play, scores: jax.Array) -> Play:
+        return dataclasses.replace(play, scores=dict(zip(names, scores.T)), best_return=scores[:, 0])
+
     def insert(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
-        n = scores.shape[0]
-        return buffer.insert(
-            state,
-            levels,
-            buffer.recognise(state, levels),
-            plays=buffer.Plays(scores, jnp.ones(n, bool), {"max_return": scores[:, 0]}),
-            parents=jnp.full(n, -1),
-            generations=jnp.zeros(n, jnp.int32),
-            mix=mix,
-            config=config,
-        )
+        play = with_scores(buffer.locate(state, Play(levels)), scores)
+        return buffer.insert(state, play, mix, config)
 
     def sample(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
         slots, state = buffer.sample(state, jax.random.key(0), BATCH, mix, config.priority)
         return state, (slots, buffer.levels_at(state, slots))
 
     def update(state: buffer.BufferState, levels: Any, scores: jax.Array) -> Any:
-        plays = buffer.Plays(scores, jnp.ones(BATCH, bool), {"max_return": scores[:, 0]})
-        return buffer.update(state, buffer.recognise_slots(jnp.arange(BATCH)), plays), ()
+        play = buffer.locate_sampled(state, Play((), slot=jnp.arange(BATCH)))
+        return buffer.update(state, with_scores(play, scores)), ()
 
     names = [f"score{j}" for j in range(columns)]
-    state = buffer.init(one_level(), capacity, names, {"max_return": buffer.Remembered("maximum")})
+    state = buffer.init(one_level(), capacity, names)
     return state, {"insert": insert, "sample": sample, "update": update}
 
 

@@ -37,7 +37,7 @@ from cenie.novelty.config import MixtureConfig
 from cenie.novelty.em import Rules, fit_sizes
 from cenie.novelty.silhouette import silhouettes
 from cenie.records import Level
-from cenie.student.features import state_action_features
+from cenie.student.features import rollout_features
 from cenie.student.ppo import StudentState, learn
 from cenie.student.rollout import collect
 
@@ -68,7 +68,7 @@ def logged_features(domain: Domain, updates: int) -> jax.Array:
             advance=step_and_restart,
             keep_features=True,
         )
-        features = state_action_features(rollout, environment.action_space)
+        features = rollout_features(rollout, environment.action_space)
         return learn(EAGER, state, rollout, key, MESH)[0], features
 
     generate = jax.jit(jax.vmap(domain.generators["uniform60"]))

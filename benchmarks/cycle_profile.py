@@ -20,7 +20,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -35,13 +35,12 @@ from cenie.novelty import coverage, em, kmeans
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.gmm import sizes_of
 from cenie.novelty.silhouette import silhouettes
-from cenie.replay.buffer import BufferState, Remembered, levels_at
-from cenie.student.features import state_action_features
+from cenie.replay.buffer import BufferState, levels_at
+from cenie.replay.play import REPLAY, Play
+from cenie.student.features import rollout_features
 from cenie.student.ppo import learn
-from cenie.teach.curriculum import REPLAY
-from cenie.teach.cycle import Setup, TrainState, cycle, init, play
-from cenie.teach.novelty import Experience
-from cenie.xla.parts import CompiledCycles
+from cenie.teach.cycle import Setup, TrainState, init, play
+from cenie.xla.parts import CompiledCycles, cycle
 
 EXACT = {"silhouette_rows": None, "screening_steps": None}
 MODES: dict[str, dict[str, Any]] = {"default": {}, "exact": EXACT}
@@ -59,21 +58,13 @@ class Nothing:
 
     of: CenieNovelty
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return self.of.remembered(points_shape)
-
     def init(self, points_shape: tuple[int, int]) -> Any:
         return self.of.init(points_shape)
 
-    def score(self, state: Any, experience: Experience, buffer: BufferState) -> jax.Array:
-        return jnp.zeros(len(experience.points.valid))
+    def score(self, state: Any, played: Play, buffer: BufferState) -> jax.Array:
+        return jnp.zeros(len(played.points.valid))
 
-    def memory(self, state: Any, experience: Experience) -> dict[str, jax.Array]:
-        count, points, numbers = experience.points.values.shape
-        kept = self.remembered((points, numbers))
-        return {name: jnp.zeros((count, *what.shape)) for name, what in kept.items()}
-
-    def learn(self, state: Any, experience: Experience, **_: Any) -> Any:
+    def learn(self, state: Any, played: Play, **_: Any) -> Any:
         return state
 
     def rescore(self, state: Any, buffer: BufferState, **_: Any) -> None:
@@ -118,9 +109,8 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     finalists = sizes if config.screening_steps is None else sizes[::-1][: config.screening_candidates]
 
     def replayed(state: TrainState) -> Any:
-        replay = state.teacher.replay
-        assert replay is not None
-        return play(setup, 0, state.student, levels_at(replay.buffer, replay.replayed), key)
+        levels = levels_at(state.teacher.buffers[0], state.teacher.replayed[0])
+        return play(setup, 0, state.student, Play(levels, kind=jnp.asarray(REPLAY)), key)
 
     def window_of(state: TrainState, points: Any) -> coverage.CoverageState:
         return coverage.push(state.teacher.novelty.coverage, points.values, points.valid)
@@ -138,7 +128,6 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     windows = [jax.jit(window_of)(state, each.points) for state, each in zip(states, played, strict=True)]
     # On one device, as the fit does it.
     clustered = [jax.jit(labelled)(jax.device_get(window)) for window in windows]
-    experiences = [Experience(each.levels, each.points, jnp.zeros((), bool)) for each in played]
     yield "play", play_all, [(state,) for state in states]
     yield (
         "learn",
@@ -147,15 +136,15 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     )
     yield (
         "features",
-        jax.jit(lambda rollout: state_action_features(rollout, setup.environment.action_space)),
+        jax.jit(lambda rollout: rollout_features(rollout, setup.environment.action_space)),
         [(each.rollout,) for each in played],
     )
     yield (
         "scoring",
         jax.jit(novelty.score),
         [
-            (state.teacher.novelty, experience, state.teacher.replays[0].buffer)
-            for state, experience in zip(states, experiences, strict=True)
+            (state.teacher.novelty, each, state.teacher.buffers[0])
+            for state, each in zip(states, played, strict=True)
         ],
     )
     yield (
@@ -190,7 +179,7 @@ def parts(setup: Setup, states: list[TrainState]) -> Iterator[tuple[str, Callabl
     yield (
         "rescoring",
         jax.jit(partial(novelty.rescore, mesh=mesh)),
-        [(state.teacher.novelty, state.teacher.replays[0].buffer) for state in states],
+        [(state.teacher.novelty, state.teacher.buffers[0]) for state in states],
     )
 
 

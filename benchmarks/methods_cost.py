@@ -14,7 +14,9 @@ from typing import Any
 
 from cenie.experiment.build import build, place
 from cenie.experiment.presets import preset
-from cenie.methods.table import METHODS, ReplayTeacher, SflTeacher
+from cenie.methods.plr import ReplayTeacher
+from cenie.methods.sfl import SflTeacher
+from cenie.methods.table import METHODS
 from cenie.settings import SettingsError
 from cenie.teach.cycle import init
 from cenie.xla.parts import CompiledCycles

@@ -22,6 +22,7 @@ from cenie.experiment.presets import preset
 from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.replay.buffer import levels_at
+from cenie.replay.play import Play
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, TrainState, init, play
 from cenie.xla.parts import CompiledCycles
@@ -31,15 +32,14 @@ def replayed_novelty(setup: Setup, state: TrainState, key: Any) -> tuple[np.ndar
     """The novelty of each stored level as the present student and model find it, and its mean length."""
     novelty = setup.curriculum.novelty
     assert isinstance(novelty, CenieNovelty)
-    assert state.teacher.replay is not None
-    size, batch = int(state.teacher.replay.buffer.size), setup.student.num_levels
+    assert state.teacher.buffer is not None
+    size, batch = int(state.teacher.buffer.size), setup.student.num_levels
 
     @jax.jit
     def measure(state: TrainState, slots: jax.Array, key: Any) -> tuple[jax.Array, jax.Array]:
-        assert state.teacher.replay is not None
-        levels = levels_at(state.teacher.replay.buffer, slots)
-        played = play(setup, 0, state.student, levels, key)
-        assert played.points is not None
+        assert state.teacher.buffer is not None
+        levels = levels_at(state.teacher.buffer, slots)
+        played = play(setup, 0, state.student, Play(levels), key)
         window, points = state.teacher.novelty.coverage, played.points
         return (
             coverage.novelty(novelty.coverage, window, points.values, points.valid),
@@ -58,8 +58,8 @@ def replayed_novelty(setup: Setup, state: TrainState, key: Any) -> tuple[np.ndar
 
 def correlations(setup: Setup, state: TrainState) -> dict[str, float]:
     """The rank correlations of the table."""
-    assert state.teacher.replay is not None
-    buffer = state.teacher.replay.buffer
+    assert state.teacher.buffer is not None
+    buffer = state.teacher.buffer
     size = int(buffer.size)
     present, lengths = replayed_novelty(setup, state, jax.random.key(1))
     again, _ = replayed_novelty(setup, state, jax.random.key(2))

@@ -55,7 +55,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 def played_points(setup: Setup, state: TrainState, key: Any) -> Points:
     """Points of the present student on levels of the buffer, drawn at random."""
-    buffer = state.teacher.replays[0].buffer
+    buffer = state.teacher.buffers[0]
     slots = jax.random.choice(key, len(buffer.mask), (RANKED,), p=buffer.mask / jnp.sum(buffer.mask))
     points = play(setup, 0, state.student, buffers.levels_at(buffer, slots), key).points
     assert points is not None

@@ -12,6 +12,7 @@ and compares all of them with each other. Measured are the play of one batch and
 """
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +25,14 @@ import numpy as np
 from benchmarks.cycle_profile import cpu_seconds
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Exact, Sliced
+from cenie.methods.cenie import CenieNovelty
 from cenie.methods.diplr import DiplrNovelty
-from cenie.methods.occupancy import SlicedTransport
+from cenie.methods.occupancy import Exact, Sliced, SlicedTransport
 from cenie.replay import buffer as buffers
+from cenie.replay.play import NEW, Play
 from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, init, play
-from cenie.teach.novelty import ExaminingNovelty, Experience, Novelty
+from cenie.teach.novelty import ExaminingNovelty, Novelty
 
 BATCHES_PER_UPDATE = 2
 """Of PLR-perp at a replay probability of one half: a new one, and the one that is learned from."""
@@ -39,51 +41,47 @@ BATCHES_PER_UPDATE = 2
 def batch_of(novelty: Novelty) -> Callable[..., Any]:
     """A program that does with a batch what the teacher does."""
 
-    def told(state: Any, experience: Experience, buffer: buffers.BufferState, enters: jax.Array) -> Any:
-        findings = None
+    def told(state: Any, played: Play, buffer: buffers.BufferState, enters: jax.Array) -> Any:
         if isinstance(novelty, ExaminingNovelty):
-            findings = novelty.examine(state, experience, buffer)
-        known = Experience(
-            experience.levels, experience.points, experience.is_new, slots=experience.slots, findings=findings
-        )
-        scores, memory = novelty.score(state, known, buffer), novelty.memory(state, known)
-        slots = jnp.arange(len(scores))
-        after = novelty.learn(state, known, slots=slots, enters=enters, key=jax.random.key(0))
-        return scores, memory, after, novelty.rescore(after, buffer)
+            played = dataclasses.replace(played, findings=novelty.examine(state, played, buffer))
+        scores = novelty.score(state, played, buffer)
+        played = dataclasses.replace(played, stored_in=jnp.arange(len(scores)))
+        after = novelty.learn(state, played, enters=enters, key=jax.random.key(0))
+        return scores, after, novelty.rescore(after, buffer)
 
     return jax.jit(told)
 
 
-def full_buffer(novelty: Novelty, example: Any, size: int, points_shape: tuple[int, int]) -> Any:
-    buffer = buffers.init(example, size, (REGRET, NOVELTY), novelty.remembered(points_shape))
+def full_buffer(example: Any, size: int) -> Any:
+    buffer = buffers.init(example, size, (REGRET, NOVELTY))
     return type(buffer)(**{**vars(buffer), "size": jnp.asarray(size, jnp.int32)})
 
 
-def work_of(novelty: Novelty, experience: Experience, size: int) -> tuple[Callable[..., Any], Any, Any]:
+def work_of(novelty: Novelty, played: Play, size: int) -> tuple[Callable[..., Any], Any, Any]:
     """The program of a novelty, and its arguments for a batch of new levels and one that is learned from."""
-    program, points = batch_of(novelty), experience.points.values
-    example = jax.tree.map(lambda leaf: leaf[0], experience.levels)
-    buffer = full_buffer(novelty, example, size, points.shape[1:])
+    program, points = batch_of(novelty), played.points.values
+    example = jax.tree.map(lambda leaf: leaf[0], played.levels)
+    buffer = full_buffer(example, size)
     state = novelty.init(points.shape[1:])
     for _ in range(2):  # a full window, and a model
-        _, _, state, _ = program(state, experience, buffer, jnp.asarray(True))
-    return program, *((state, experience, buffer, jnp.asarray(enters)) for enters in (False, True))
+        _, state, _ = program(state, played, buffer, jnp.asarray(True))
+    return program, *((state, played, buffer, jnp.asarray(enters)) for enters in (False, True))
 
 
 def measure(sizes: list[int], rounds: int, exact_up_to: int) -> dict[str, Any]:
     config = preset("maze", "plr-cenie", "quick", {"run.devices": 1, "run.recorded_points": 0})
     _, setup = build(config)
     play_batch, played = played_once(setup)
-    experience = Experience(
-        played.levels, played.points, jnp.asarray(True), slots=jnp.full(len(played.points.valid), -1)
-    )
-    assert setup.curriculum.novelty is not None
+    nowhere = jnp.full(len(played.points.valid), -1)
+    new = Play(played.levels, points=played.points, kind=jnp.asarray(NEW), slot=nowhere)
+    assert isinstance(setup.curriculum.novelty, CenieNovelty)
     work: dict[Any, Any] = {("play", 0): (play_batch, [()] * rounds)}
-    novelties: dict[Any, Novelty] = {("cenie", 0): setup.curriculum.novelty}
+    cenie_novelty = dataclasses.replace(setup.curriculum.novelty, capacity=max(sizes))
+    novelties: dict[Any, Novelty] = {("cenie", 0): cenie_novelty}
     novelties |= {("sliced", size): DiplrNovelty(size, Sliced()) for size in sizes}
     novelties |= {("exact", size): DiplrNovelty(size, Exact()) for size in sizes if size <= exact_up_to}
     for (name, size), novelty in novelties.items():
-        program, new, learned = work_of(novelty, experience, size or max(sizes))
+        program, new, learned = work_of(novelty, new, size or max(sizes))
         work[name, size, "new"] = program, [new] * rounds
         work[name, size, "learned"] = program, [learned] * rounds
     all_pairs = jax.jit(SlicedTransport(Sliced()).between)
@@ -117,7 +115,7 @@ def played_once(setup: Setup) -> tuple[Callable[[], Any], Any]:
     key, count = jax.random.key(1), setup.student.num_levels
     source, state = setup.curriculum.source, init(setup, 0)
     levels, _ = source.propose(source.init(key), key, count)
-    play_batch = jax.jit(lambda student, levels: play(setup, 0, student, levels, key))
+    play_batch = jax.jit(lambda student, levels: play(setup, 0, student, Play(levels), key))
     program = partial(play_batch, state.student, levels)
     return program, program()
 

@@ -38,7 +38,7 @@ def played_points(run: cenie.Run, levels: int) -> tuple[Points, Array]:
 
     @jax.jit
     def sampled(state: TrainState, key: Any) -> tuple[Points, Array]:
-        buffer, config = state.teacher.replays[0].buffer, setup.curriculum.replay
+        buffer, config = state.teacher.buffers[0], setup.curriculum.replay
         assert config is not None
         mix = teacher.current_mix(setup.curriculum, state.teacher)
         chances = buffers.probabilities(buffer, mix, config.config.priority)

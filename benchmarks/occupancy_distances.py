@@ -25,8 +25,7 @@ from benchmarks.cycle_profile import state_after
 from benchmarks.novelty_window import rank_correlation
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Entropic, Exact, Sliced
-from cenie.methods.occupancy import transport_of
+from cenie.methods.occupancy import Entropic, Exact, Sliced, transport_of
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
 from cenie.teach.cycle import play
@@ -36,7 +35,7 @@ def points_of(domain: str, updates: int, levels: int, seed: int) -> Points:
     """Points of as many levels of the buffer, drawn at random, as the student plays them."""
     _, setup = build(preset(domain, "diplr", "quick", {"run.devices": 1}))
     state = state_after(setup, updates, seed)
-    buffer = state.teacher.replays[0].buffer
+    buffer = state.teacher.buffers[0]
 
     @jax.jit
     def played(key: Any) -> Points | None:

@@ -8,6 +8,7 @@ completes several episodes, and their share.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 from typing import Any
@@ -22,7 +23,8 @@ from benchmarks.novelty_window import rank_correlation
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
 from cenie.replay import buffer as buffers
-from cenie.replay.scores import SCORES, ScoreInputs
+from cenie.replay.play import Play
+from cenie.replay.scores import SCORES
 from cenie.teach.cycle import play
 
 
@@ -30,15 +32,15 @@ def scores_of(names: list[str], updates: int, levels: int, seed: int) -> tuple[d
     """The scores of as many levels of the buffer, and how many episodes were completed on each."""
     _, setup = build(preset("maze", "plr-robust", "quick", {"updates": 800, "run.devices": 1}))
     state = state_after(setup, updates, seed)
-    buffer, count = state.teacher.replays[0].buffer, setup.student.num_levels
+    buffer, count = state.teacher.buffers[0], setup.student.num_levels
 
     @jax.jit
     def scored(slots: Array, key: Any) -> tuple[dict[str, Array], Array]:
-        played = play(setup, 0, state.student, buffers.levels_at(buffer, slots), key)
+        played = play(setup, 0, state.student, Play(buffers.levels_at(buffer, slots)), key)
         # A level counts as solved if it was ever, also before.
-        best = jnp.maximum(played.outcomes.max_return, buffer.memory["max_return"][slots])
-        inputs = ScoreInputs(played.rollout, played.advantages, played.outcomes, best)
-        return {name: SCORES[name].compute(inputs) for name in names}, played.outcomes.finished
+        best = jnp.maximum(played.outcomes.max_return, buffer.max_return[slots])
+        played = dataclasses.replace(played, best_return=best)
+        return {name: SCORES[name].compute(played) for name in names}, played.outcomes.finished
 
     slots = jnp.flatnonzero(buffer.mask)[:levels].reshape(-1, count)
     found = [scored(part, jax.random.key(number)) for number, part in enumerate(slots)]

@@ -113,9 +113,7 @@ def interval(values, lowest=-np.inf, highest=np.inf):
 
 def score_of(run, suite):
     """Mean over levels of the mean over checkpoints, variants and episodes."""
-    (name,) = (name for name in run.later_evaluations if name.startswith(f"evaluation-{suite}-seed"))
-    rows = [row for evaluation in run.later_evaluations[name] for row in evaluation.rows]
-    return float(np.mean(list(cenie.level_scores(rows).values())))
+    return cenie.suite_mean(run.later_evaluations[suite].level_means())
 
 
 def rank_correlation(first, second):

@@ -216,7 +216,8 @@ def main(out: str, overrides: dict[str, object] | None = None) -> tuple[float, f
     """Train `plr-cenie`; the scores of the held-out levels before and after."""
     config = cenie.preset("hills:domain", "plr-cenie", overrides=overrides)
     run = cenie.train(config, out)
-    first, last = (cenie.suite_mean(cenie.level_scores(run.evaluations[i].rows)) for i in (0, -1))
+    played = run.evaluations
+    first, last = (cenie.suite_mean(each.level_means()) for each in (played.after(0), played.last()))
     print(f"how far the cart got: {first:.2f} untrained, {last:.2f} trained; {len(run.buffer)} levels stored")
     return first, last
 

@@ -20,7 +20,7 @@ import numpy as np
 import cenie
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
-from cenie.student.features import state_action_features
+from cenie.student.features import rollout_features
 from cenie.student.networks import make_network
 from cenie.student.ppo import advantages_for, init_student, learn
 from cenie.student.rollout import collect
@@ -169,7 +169,7 @@ def play(environment, config, student, levels, key):
         bootstrap_at_timeout=config.ppo.bootstrap_at_timeout,
         keep_features=True,
     )
-    points = state_action_features(rollout, environment.action_space)
+    points = rollout_features(rollout, environment.action_space)
     return rollout, advantages_for(config, student, rollout).advantage, points
 
 

@@ -49,7 +49,7 @@ def learn_without_fusion_emitters() -> None:
     """Learning asks for them, whatever the flags say. What tests start as processes of their own has them."""
     from cenie.xla import parts as compiled  # not above: types are checked in what is imported from now on
 
-    compiled.PARTS["learn_turn"] = {}
+    compiled.PARTS["learn_all"] = {}
 
 
 MEMORY = 1_200_000_000

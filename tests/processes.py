@@ -37,7 +37,7 @@ def split() -> None:
 
 
 def run(directory: str, resume: bool) -> None:
-    parts.PARTS["learn_turn"] = {}  # as the process of the tests has it, for the same bits
+    parts.PARTS["learn_all"] = {}  # as the process of the tests has it, for the same bits
     config = tiny("plr-robust", run__devices=2, updates=4 if resume else 2)
     with Progress(Console(), config.updates) as progress:
         assert train(config, RunDirectory(Path(directory)), progress, resume=resume)

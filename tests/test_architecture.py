@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "teach",
         "methods",
         "rundir.checkpoint",
+        "rundir.manifest",
         "training.warnings",
     ),
     # Everything that a run has written, and the domain with which its levels are drawn and played.
@@ -93,7 +94,7 @@ NOVELTY_NEEDS = {"jax", "jaxlib", "numpy"}
 FRONT_DOORS = {"cenie", "cenie.novelty", "cenie.report"}
 """Packages that name what is public, and load it when it is first used."""
 
-TOUCHES_FILES = {"cenie.novelty.estimator"}
+TOUCHES_FILES = {"cenie.novelty.saved"}
 """Besides run and report: what users of the estimator save and load."""
 
 WITHOUT_JAX = (
@@ -103,7 +104,7 @@ WITHOUT_JAX = (
     "cenie.report.page.serve",
     "cenie.report.page.write",
     "cenie.report.runs",
-    "cenie.report.stats",
+    "cenie.report.measure.stats",
 )
 """Modules that must load without JAX: what `cenie`, `--help`, `methods` and `domains` need, and what reads
 run directories for a report."""

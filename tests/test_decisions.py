@@ -12,7 +12,7 @@ import pytest
 
 from cenie import settings
 from cenie.envs.domains import DOMAINS, find_domain
-from cenie.envs.racing.circuits import LIMITS, f1_circuit
+from cenie.envs.racing.circuits import CIRCUITS, LIMITS, f1_circuit
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.track import HALF_WIDTH
@@ -20,7 +20,7 @@ from cenie.experiment.config import config_type, find_domain_and_method
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.spaces import Box
-from tests.envs.racing.test_circuits import BENCHMARK
+from tests.envs.racing.test_circuits import BENCHMARK, OUTER
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "decisions.md").read_text()
 
@@ -156,7 +156,7 @@ def test_the_table_of_circuits_is_that_of_our_lines():
     """Lengths and directions are of our lines; gaps to the original's were measured with these very lines."""
     table = {row[0]: row[1:] for row in rows(section("### Shapes of the F1 circuits"))}
     assert list(table) == list(LIMITS)
-    for name, (length, original, _, largest, _, direction, _) in table.items():
+    for name, (length, original, _, largest, _, direction, turned, *_) in table.items():
         circuit = f1_circuit(name, 4096, LIMITS[name])
         steps = np.hypot(*(np.roll(circuit.nodes, -1, axis=1) - circuit.nodes))
         assert float(steps.sum()) == pytest.approx(float(length), abs=1), name
@@ -165,9 +165,27 @@ def test_the_table_of_circuits_is_that_of_our_lines():
         assert abs((facing - float(direction) + 180) % 360 - 180) < 0.1, name
         wide = float(largest.strip("*")) > 2 * HALF_WIDTH
         assert largest.startswith("**") == wide, name
+        theirs = float(direction) - float(turned)
+        assert abs((theirs - OUTER[name][2] + 180) % 360 - 180) < 0.15, name
     text = " ".join(section("### Shapes of the F1 circuits").split())
     wide = [name for name, row in table.items() if row[3].startswith("**")]
     assert f"{', '.join(wide[:-1])} and {wide[-1]}" in text
+
+
+def test_no_circuit_that_has_changed_is_farther_from_the_original_than_before():
+    """The largest gaps were 39 in Singapore, 22 in Spain; only Monaco's is wider than the road, as before."""
+    table = {row[0]: row[1:] for row in rows(section("### Shapes of the F1 circuits"))}
+    changed = {
+        name: [float(cell.strip("*")) for cell in row] for name, row in table.items() if row[-1] != "-"
+    }
+    for name, (_, _, mean, largest, start, _, turned, _, *before) in changed.items():
+        assert mean <= before[0], name
+        assert largest <= before[1] - (0 if name == "Monaco" else 1), name
+        assert largest < 2 * HALF_WIDTH or name == "Monaco", name
+        assert start < before[2], name
+        assert abs(turned) < max(abs(before[3]), 5), name
+    versions = {name for name, found in CIRCUITS.items() if ", version " in found["circuit"]}
+    assert set(changed) - {"Monaco"} == versions
 
 
 def test_racing_differs_from_car_racing_v3_as_the_table_says():

@@ -1,9 +1,7 @@
 """The examples run, and do what they say."""
 
 import importlib
-import importlib.util
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -16,17 +14,7 @@ from cenie.command import cli
 from cenie.envs.maze.level import make_level
 from cenie.methods.table import METHODS
 from tests.envs.maze.oracle import fewest_actions, random_level_values
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def load(name: str):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.examples import EXAMPLES, load
 
 
 def test_a_numpy_student_learns_cart_poles_from_our_teacher():
@@ -52,6 +40,26 @@ def test_cenie_trains_on_cart_poles_of_gymnax(tmp_path):
     }
     before, after = load("train_gymnax").main(str(tmp_path / "run"), "plr-cenie", overrides)
     assert after > 1.5 * before
+
+
+def test_a_run_has_a_coverage_model_of_its_own(tmp_path):
+    distilled = load("distilled_novelty")
+    overrides = {
+        "updates": 4,
+        "env.size": 5,
+        "env.max_steps": 20,
+        "student.num_levels": 8,
+        "student.num_steps": 32,
+        "student.network.kind": "mlp",
+        "student.ppo.minibatches": 2,
+        "teacher.replay.capacity": 16,
+        "run.suite": "cenie8",
+        "run.final_episodes": 1,
+    }
+    coverage = distilled.Distillation(window=8, steps=50, size=16)
+    row = distilled.main(str(tmp_path / "run"), overrides, coverage)
+    assert row["teacher/failed_fits"] == 0
+    assert 0 < row["teacher/fit/after"] < row["teacher/fit/before"]
 
 
 HILLS = {
@@ -84,8 +92,8 @@ def test_a_domain_outside_of_the_package_is_trained_from_python_and_by_command(t
     assert cli.run(["evaluate", out, "--domain", "hills:domain", "--episodes", "1"]) == cli.OK
     run = cenie.load_run(out, domain="hills:domain")
     assert run.summary["measure"] == "score"
-    rows = run.later_evaluations[next(iter(run.later_evaluations))][0].rows
-    np.testing.assert_allclose([row.score for row in rows], [row.episode_return for row in rows])
+    (episodes,) = run.later_evaluations.values()
+    np.testing.assert_allclose(episodes.score, episodes.returns)
 
 
 def test_a_design_of_hills_is_a_level_and_levels_are_points(monkeypatch):
@@ -223,7 +231,7 @@ def test_the_flat_plr_cenie_does_what_the_library_does():
         state, _, metrics, _ = run(state, updates=1000)
         kinds.append("replay" if int(metrics["teacher/kind"][0]) else "new")
         assert flat.cycle() == kinds[-1]
-        buffer = state.teacher.replay.buffer
+        buffer = state.teacher.buffer
         size = int(buffer.size)
         stored = flat.buffer.levels
         assert [each.number for each in stored] == buffer.ids[:size].tolist()

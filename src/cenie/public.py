@@ -20,21 +20,23 @@ from cenie.envs.check import check_environment
 from cenie.envs.parameters import Parameters, parameter_domain
 from cenie.experiment.build import Parts, build
 from cenie.experiment.config import Config
-from cenie.experiment.evaluate import evaluate, level_scores, solved_rates, suite_mean
+from cenie.experiment.evaluate import evaluate
+from cenie.experiment.rows import level_scores, solved_rates, suite_mean
 from cenie.records import Step
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
 from cenie.replay.outcomes import Outcomes
-from cenie.replay.scores import Score, ScoreInputs, episode_mean
+from cenie.replay.play import Play
+from cenie.replay.scores import Score, episode_mean
 from cenie.rundir.files import RunDirectoryError
-from cenie.rundir.levels import read_snapshot
-from cenie.rundir.run import Run
+from cenie.rundir.run import Run, load_run
+from cenie.rundir.snapshots import read_snapshot
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical, DiagonalGaussian
 from cenie.student.networks import Decision, Network
 from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
-from cenie.teach.novelty import Experience, Novelty
+from cenie.teach.novelty import Novelty
 from cenie.teach.source import RandomSource, Source
-from cenie.training.api import load_run, preset, train
+from cenie.training.api import preset, train
 from cenie.xla.parts import cycle, cycles

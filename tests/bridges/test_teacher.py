@@ -554,6 +554,20 @@ def test_a_checkpoint_of_another_teacher_is_refused(tmp_path):
         make().load(tmp_path / "nothing")
 
 
+def test_bug_two_teachers_in_one_directory_removed_each_others_checkpoints(tmp_path):
+    """And of other files those called `tmp-NAME-NUMBER`, whole directories among them."""
+    one, other = make(seed=1), make(seed=2)
+    one.save(tmp_path)
+    (tmp_path / "tmp-data-2025").mkdir()
+    (tmp_path / "tmp-data-2025" / "precious").touch()
+    with pytest.raises(ValueError, match="holds the checkpoints of another teacher: seed was 1 and is 2"):
+        other.save(tmp_path)
+    assert one.save(tmp_path).is_dir()
+    make(seed=1).load(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000000", "tmp-data-2025"]
+    assert (tmp_path / "tmp-data-2025" / "precious").exists()
+
+
 def endless(number):
     nothing = np.zeros((N, T), bool)
     return steps(number) | {"terminated": nothing, "truncated": nothing, "solved": nothing}

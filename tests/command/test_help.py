@@ -18,7 +18,7 @@ from cenie.methods.table import METHODS
 from cenie.settings import Description, describe, setting
 
 EACH = [(domain, method) for domain in DOMAINS for method in METHODS]
-FAMILIES = {type(method.settings): name for name, method in reversed(METHODS.items())}
+FAMILIES = {type(method.settings): name for name, method in reversed(list(METHODS.items()))}
 """A method of each family: the families differ in their settings, and the methods in the values."""
 
 

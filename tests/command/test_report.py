@@ -10,7 +10,7 @@ from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, OK, REFUSED
 from cenie.methods.table import METHODS
 from cenie.report.citations import entries, reasons
-from cenie.report.runs import open_run
+from cenie.rundir.run import open_run
 from cenie.system.durable import WriteError
 from tests.report.synthetic import write_run
 

@@ -15,7 +15,8 @@ from cenie.envs.domains import DOMAINS, find_domain, is_ours
 from cenie.envs.reset import step_only
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.table import METHODS, ReplayTeacher
+from cenie.methods.plr import ReplayTeacher
+from cenie.methods.table import METHODS
 from cenie.spaces import Discrete
 
 FILES = {

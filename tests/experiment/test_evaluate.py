@@ -12,8 +12,8 @@ from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.dynamics import FORWARD
 from cenie.envs.maze.level import make_level
 from cenie.experiment import evaluate as module
-from cenie.experiment.evaluate import evaluate, level_scores, play_once, solved_rates, suite_mean
-from cenie.experiment.rows import EvaluationRow
+from cenie.experiment.evaluate import evaluate, play_once
+from cenie.experiment.rows import EvaluationRow, level_scores, solved_rates, suite_mean
 from cenie.student.actions import Categorical
 from cenie.student.networks import Decision, Network, make_network
 from cenie.xla.devices import level_mesh, place

@@ -22,9 +22,10 @@ from cenie.experiment.memory import (
 )
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
+from cenie.settings import SettingsError
 from cenie.student.networks import make_network
 from cenie.teach.cycle import init, learn_turn, play_turn
-from cenie.training.preflight import start_problems
+from cenie.training.preflight import check_start
 from tests.tiny import tiny
 
 GB = 10**9
@@ -125,8 +126,9 @@ def test_what_is_too_large_for_this_machine_is_refused_and_nothing_is_compiled(
     config = preset("maze", method, "quick", overrides)
     monkeypatch.setattr(memory, "memory_size", lambda: 2 * GB)
     monkeypatch.setattr("jax._src.compiler.compile_or_get_cached", compile_nothing)
-    paths = [problem.path for problem in start_problems(config)]
-    assert any(found.startswith(path) for found in paths), paths
+    with pytest.raises(SettingsError) as refused:
+        check_start(config)
+    assert any(problem.path.startswith(path) for problem in refused.value.problems)
 
 
 def test_what_levels_are_prepared_to_counts() -> None:

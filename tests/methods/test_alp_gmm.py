@@ -10,9 +10,10 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from cenie.envs.base import TaskSpace
-from cenie.methods.alp_gmm import AlpGmmSource, AlpState
-from cenie.methods.table import AlpGmmTeacher
-from cenie.novelty import em
+from cenie.methods.alp_gmm import AlpGmmSource, AlpGmmTeacher, AlpState
+from cenie.novelty import gmm
+from cenie.novelty.config import MixtureConfig
+from cenie.novelty.gmm import MixtureModel
 from cenie.replay.outcomes import Outcomes
 
 BATCH = 20
@@ -183,7 +184,8 @@ def test_the_mixture_is_as_good_as_the_one_that_scikit_learn_chooses_by_aic(grou
     fits = [GaussianMixture(k, reg_covar=1e-6, n_init=3, random_state=0).fit(rows) for k in range(2, 7)]
     chosen = int(jnp.sum(state.mixture.log_weights > -jnp.inf))
     # Ten numbers describe a Gaussian of three dimensions and its weight; the weights sum to 1.
-    log_likelihood = np.asarray(em.log_density(state.mixture, jnp.asarray(rows), "full")).sum()
+    config, model = MixtureConfig(covariance="full"), MixtureModel(state.mixture, None)
+    log_likelihood = np.asarray(gmm.log_likelihood(config, model, jnp.asarray(rows))).sum()
     criterion = -2 * log_likelihood + 2 * (10 * chosen - 1)
     # AIC is nearly the same for some sizes, and both searches end in a local optimum: theirs is the best of
     # three for each size.

@@ -18,7 +18,7 @@ from tests.teach.runs import run
 
 def novelties(state):
     """The novelties of the stored levels, and when these were played last."""
-    buffer = state.teacher.replay.buffer
+    buffer = state.teacher.buffer
     mask = np.asarray(buffer.mask)
     return np.asarray(buffer.column(NOVELTY))[mask], np.asarray(buffer.last_played)[mask]
 
@@ -26,7 +26,7 @@ def novelties(state):
 def test_shuffled_novelty_is_dealt_out_among_the_stored_levels_only():
     setup, states, _ = run("plr-cenie")
     teacher, inner = states[-1].teacher, setup.curriculum.novelty
-    buffer = teacher.replay.buffer
+    buffer = teacher.buffer
     mask, stored = np.asarray(buffer.mask), np.asarray(inner.rescore(teacher.novelty, buffer))
     assert len(set(stored[mask].tolist())) > 3
     shuffled = [ShuffledState(teacher.novelty, jnp.int32(batches)) for batches in (0, 1)]

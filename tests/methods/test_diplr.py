@@ -1,5 +1,6 @@
 """DIPLR's novelty: Wasserstein distances between occupancies, and which levels they are measured between."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -11,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import (
+    Entropic,
     EntropicTransport,
+    Exact,
     ExactTransport,
+    Sliced,
     SlicedTransport,
     ascending,
     pairwise,
@@ -24,8 +27,8 @@ from cenie.methods.occupancy import (
 )
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
+from cenie.replay.play import Play
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience
 from cenie.xla.devices import level_mesh
 from tests.teach.runs import run
 
@@ -179,21 +182,21 @@ def stored(values, capacity):
     """A novelty that has learned so many levels, and the buffer that holds them."""
     novelty = DiplrNovelty(capacity, Sliced(directions=DIRECTIONS, quantiles=POINTS))
     state = novelty.init((POINTS, DIMENSIONS))
-    empty = buffers.init(jnp.zeros(()), capacity, ("regret", NOVELTY), {})
+    empty = buffers.init(jnp.zeros(()), capacity, ("regret", NOVELTY))
     if not len(values):
         return novelty, state, empty
     count = jnp.asarray(len(values), jnp.int32)
     slots = jnp.arange(len(values))
-    experience = examined(novelty, state, values, slots - len(values) - 1, empty)
-    state = novelty.learn(state, experience, slots=slots, enters=jnp.asarray(True), key=jax.random.key(0))
+    played = examined(novelty, state, values, slots - len(values) - 1, empty)
+    played = dataclasses.replace(played, stored_in=slots)
+    state = novelty.learn(state, played, enters=jnp.asarray(True), key=jax.random.key(0))
     full = type(empty)(**{**vars(empty), "size": count})
     return novelty, state, full
 
 
 def examined(novelty, state, values, slots, buffer):
-    experience = Experience(jnp.zeros(len(values)), all_exist(values), jnp.asarray(True), slots=slots)
-    found = novelty.examine(state, experience, buffer)
-    return Experience(experience.levels, experience.points, experience.is_new, slots=slots, findings=found)
+    played = Play((), points=all_exist(values), slot=slots)
+    return dataclasses.replace(played, findings=novelty.examine(state, played, buffer))
 
 
 def test_a_level_like_a_stored_one_is_not_novel_and_no_level_is_compared_with_itself():
@@ -225,7 +228,7 @@ def test_the_distances_of_a_run_are_those_between_the_stored_levels():
     transport = SlicedTransport(setup.curriculum.novelty.distance)
     assert {int(row["teacher/kind"]) for row in rows} == {0, 1, 2}
     for state, row in zip(states[2:], rows[1:]):
-        buffer, size = state.teacher.replay.buffer, int(state.teacher.replay.buffer.size)
+        buffer, size = state.teacher.buffer, int(state.teacher.buffer.size)
         known = state.teacher.novelty
         anew = np.asarray(transport.between(known.occupancies[:size], known.occupancies[:size]))
         expected = np.full(known.distances.shape, np.inf)

@@ -1,5 +1,6 @@
 """Enhanced POET's novelty: ranks of past students, who play every level that is stored."""
 
+import dataclasses
 import functools
 
 import jax
@@ -14,10 +15,10 @@ from cenie.experiment.build import build
 from cenie.methods.epoet_novelty import EpoetNovelty, first_returns
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
+from cenie.replay.play import Play
 from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import NOVELTY, REPLAY
 from cenie.teach.cycle import init
-from cenie.teach.novelty import Experience
 from tests.teach.runs import run
 from tests.tiny import tiny
 
@@ -60,13 +61,11 @@ def tell(state, levels, slots_before, slots_after, buffer, student):
     """What the teacher does with a batch, and the buffer after it."""
     novelty = novelty_of()
     points = Points(jnp.zeros((N, 1, 1)), jnp.ones((N, 1), bool))
-    experience = Experience(levels, points, jnp.asarray(True), student, slots_before)
-    found = novelty.examine(state, experience, buffer)
-    experience = Experience(levels, points, jnp.asarray(True), student, slots_before, found)
-    scores = novelty.score(state, experience, buffer)
-    after = novelty.learn(
-        state, experience, slots=slots_after, enters=jnp.asarray(True), key=jax.random.key(0)
-    )
+    played = Play(levels, points=points, slot=slots_before)
+    found = novelty.examine(state, played, buffer, student=student)
+    played = dataclasses.replace(played, findings=found, stored_in=slots_after)
+    scores = novelty.score(state, played, buffer)
+    after = novelty.learn(state, played, enters=jnp.asarray(True), key=jax.random.key(0))
     kept = jnp.where(slots_after >= 0, slots_after, CAPACITY)
     size = jnp.maximum(buffer.size, jnp.max(slots_after) + 1)
     changed = {"levels": buffer.levels.at[kept].set(levels, mode="drop"), "size": size}

@@ -12,9 +12,7 @@ import pytest
 from cenie.envs.racing.dynamics import END_BONUS, LAP_REWARD
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.poet import ADAPT, LEARN, SCOUT, TRY, PoetSource, PoetState
-from cenie.methods.recipes import curriculum
-from cenie.methods.table import PoetTeacher
+from cenie.methods.poet import ADAPT, LEARN, SCOUT, TRY, PoetSource, PoetState, PoetTeacher
 from cenie.replay.outcomes import Outcomes
 from cenie.settings import SettingsError
 from cenie.student.networks import Network
@@ -399,7 +397,7 @@ def test_a_domain_that_says_nothing_of_returns_is_refused(given):
     missing = {"reproduce_at", "criterion"} - {*given}
     settings = dataclasses.replace(SETTINGS, **dict.fromkeys(missing))
     with pytest.raises(SettingsError) as error:
-        curriculum(domain, settings)
+        settings.curriculum(domain)
     assert {problem.path for problem in error.value.problems} == {f"teacher.{name}" for name in missing}
 
 
@@ -407,4 +405,4 @@ def test_a_domain_without_encodings_is_refused():
     domain, _ = build(tiny("poet", "walker"))
     blind = dataclasses.replace(domain, parameters=None, encoding=None)
     with pytest.raises(SettingsError, match="poet compares encodings"):
-        curriculum(blind, SETTINGS)
+        SETTINGS.curriculum(blind)

@@ -51,7 +51,7 @@ def test_novelty_is_the_mean_distance_to_the_nearest_that_were_ever_admitted():
     novelty = setup.curriculum.novelty
     admitted: dict[int, np.ndarray] = {}
     for state in states[1:]:
-        buffer, size = state.teacher.replay.buffer, int(state.teacher.replay.buffer.size)
+        buffer, size = state.teacher.buffer, int(state.teacher.buffer.size)
         encodings = np.asarray(jax.vmap(novelty.encode)(buffer.levels))
         for slot, number in enumerate(np.asarray(buffer.ids)[:size]):
             admitted.setdefault(int(number), encodings[slot])

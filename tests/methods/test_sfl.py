@@ -12,8 +12,7 @@ import pytest
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.presets import preset
-from cenie.methods.sfl import SflProposal, SflSource
-from cenie.methods.table import SflTeacher
+from cenie.methods.sfl import SflProposal, SflSource, SflTeacher
 from cenie.replay.outcomes import Outcomes
 from cenie.settings import SettingsError
 from cenie.teach.source import RandomSource

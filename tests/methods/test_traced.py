@@ -11,8 +11,8 @@ import pytest
 
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import Traced
-from cenie.methods.traced import TracedCorrection
+from cenie.methods.traced import Traced, TracedCorrection
+from cenie.replay.play import NEW, REPLAY
 from cenie.spaces import Box, Discrete
 from tests.replay.test_scores import N, T, done_pattern, episodes_of, make_inputs
 from tests.tiny import tiny
@@ -29,7 +29,7 @@ def correction(space=BOX, **settings):
 @functools.cache
 def compiled(traced):
     return jax.jit(functools.partial(traced.score, mesh=None)), jax.jit(
-        functools.partial(traced.learn, mesh=None)
+        lambda state, play, scores, ids: traced.learn(state, play, scores=scores, ids=ids, mesh=None)
     )
 
 
@@ -89,7 +89,7 @@ def test_the_model_learns_and_levels_that_it_cannot_predict_keep_their_score():
         observation[: N // 2] = np.array([0.9, -0.8, 0.7])  # nothing ever changes there
         inputs = with_observations(done, observation, step)
         before = score(state, inputs) if before is None else before
-        state, _, metrics = learn(state, inputs, **nothing_stored())
+        state, _, metrics = learn(state, *nothing_stored(inputs))
         errors.append(float(metrics["transition_error"]))
     after = np.asarray(score(state, inputs))
     assert errors[-1] < 0.5 * errors[0]
@@ -97,13 +97,9 @@ def test_the_model_learns_and_levels_that_it_cannot_predict_keep_their_score():
     assert np.asarray(before)[: N // 2].min() > 0.3
 
 
-def nothing_stored():
-    return {
-        "slots": jnp.full(N, -1),
-        "scores": jnp.zeros(CAPACITY),
-        "ids": jnp.full(CAPACITY, -1),
-        "replayed": jnp.asarray(False),
-    }
+def nothing_stored(play):
+    play = dataclasses.replace(play, kind=jnp.asarray(NEW), stored_in=jnp.full(N, -1))
+    return play, jnp.zeros(CAPACITY), jnp.full(CAPACITY, -1)
 
 
 def test_progress_of_a_replay_is_added_to_the_levels_of_the_replay_before():
@@ -133,11 +129,11 @@ def test_progress_of_a_replay_is_added_to_the_levels_of_the_replay_before():
         inputs = with_observations(done, random_observations(BOX, cycle))
         state, found, metrics = learn(
             state,
-            inputs,
-            slots=jnp.asarray(slots),
-            scores=jnp.asarray(scores, jnp.float32),
-            ids=jnp.asarray(ids),
-            replayed=jnp.asarray(replayed),
+            dataclasses.replace(
+                inputs, stored_in=jnp.asarray(slots), kind=jnp.asarray(REPLAY if replayed else NEW)
+            ),
+            jnp.asarray(scores, jnp.float32),
+            jnp.asarray(ids),
         )
         falls = [last[ids[slot]] - scores[slot] for slot in scored if ids[slot] in last]
         last |= {ids[slot]: scores[slot] for slot in scored}

@@ -12,7 +12,7 @@ from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.replay.outcomes import Points
-from cenie.teach.novelty import Experience
+from cenie.replay.play import REPLAY, Play
 from cenie.xla.devices import level_mesh
 
 MESH = level_mesh(2)
@@ -25,13 +25,13 @@ MESH = level_mesh(2)
         MixtureConfig(
             window=4, components=(2, 4), silhouette_rows=30, screening_steps=2, screening_candidates=2
         ),
-        MixtureConfig(window=4, components=(2, 4), covariance="tied", silhouette_rows=None),
+        MixtureConfig(window=4, components=(2, 4), covariance="full", silhouette_rows=None),
         NeighboursConfig(window=4),
     ],
-    ids=["exact", "screening", "tied", "neighbours"],
+    ids=["exact", "screening", "full", "neighbours"],
 )
 def test_a_fit_by_two_devices_is_that_of_one(config: CoverageConfig) -> None:
-    """The others get the result of the first. A fit once exchanged numbers in its loops, and XLA aborted."""
+    """The others get the result of the first. A fit once had collectives in its loops, and XLA aborted."""
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(4, 1, 3))
     points = jnp.asarray(centres + rng.normal(size=(4, 30, 3)), jnp.float32)
@@ -55,15 +55,13 @@ def test_a_fit_that_is_not_due_changes_nothing(due: bool) -> None:
     assert all(same) != due
 
 
-def test_a_fit_by_two_devices_exchanges_nothing_in_loops_and_conditions() -> None:
+def test_a_fit_by_two_devices_has_no_collective_in_loops_and_conditions() -> None:
     """On busy cores XLA takes a late partner for a deadlock, and does not order what conditions hide."""
-    novelty = CenieNovelty(MixtureConfig(window=4, components=(2, 6), silhouette_rows=30))
+    novelty = CenieNovelty(MixtureConfig(window=4, components=(2, 6), silhouette_rows=30), 4)
     points = Points(jnp.zeros((4, 30, 3)), jnp.ones((4, 30), bool))
-    experience = Experience(jnp.zeros(4), points, jnp.zeros((), bool))
+    played = Play((), points=points, kind=jnp.asarray(REPLAY), stored_in=jnp.arange(4))
     traced = jax.make_jaxpr(
-        lambda state, enters, key: novelty.learn(
-            state, experience, slots=jnp.arange(4), enters=enters, key=key, mesh=MESH
-        )
+        lambda state, enters, key: novelty.learn(state, played, enters=enters, key=key, mesh=MESH)
     )(novelty.init((30, 3)), jnp.ones((), bool), jax.random.key(0))
     inside, outside = [], []
 

@@ -11,15 +11,18 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from cenie.novelty import em, kmeans
-from cenie.novelty.config import CovarianceName
+from cenie.novelty import em, gmm, kmeans, schedule
+from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.covariance import SHAPES
-from cenie.novelty.em import Fits, Mixture
+from cenie.novelty.em import Fits
+from cenie.novelty.gmm import MixtureModel
+from cenie.novelty.mixture import Mixture, count_parameters
+from tests.novelty.plain_em import plain_em
 
 KINDS = get_args(CovarianceName)
 N, D, K = 120, 3, 3
 REG = 1e-3
-SETS = {"diag": 50, "spherical": 50, "full": 12, "tied": 12}
+SETS = {"diag": 50, "full": 12}
 """Sets of points to compare on; shapes that are slow without optimisation get fewer."""
 
 KEY = jax.random.key(0)
@@ -41,7 +44,9 @@ def fit_sizes(
     return em.fit_sizes(key, points, valid, sizes=sizes, rules=rules, previous=previous)
 
 
-log_density = jax.jit(em.log_density, static_argnames="covariance")
+@partial(jax.jit, static_argnames="covariance")
+def log_likelihood(mixture: Mixture, points: jax.Array, covariance: CovarianceName) -> jax.Array:
+    return gmm.log_likelihood(MixtureConfig(covariance=covariance), MixtureModel(mixture, None), points)
 
 
 def random_set(seed: int) -> np.ndarray:
@@ -61,17 +66,13 @@ def random_start(
     means = points[rng.choice(n, K, replace=False)].astype(np.float64)
     shapes = {
         "diag": 0.5 + rng.random((K, D)),
-        "spherical": 0.5 + rng.random(K),
         "full": np.stack([np.diag(0.5 + rng.random(D)) for _ in range(K)]),
-        "tied": np.diag(0.5 + rng.random(D)),
     }
     return weights, means, shapes[kind]
 
 
 def as_starts(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> Any:
-    if kind == "spherical":
-        covariances = np.repeat(covariances[:, None], D, axis=1)
-    is_matrix = kind in ("full", "tied")
+    is_matrix = kind == "full"
     inverse = np.linalg.inv(covariances) if is_matrix else 1 / np.sqrt(covariances)
     start = Mixture(
         jnp.zeros((1, D)),
@@ -91,7 +92,7 @@ def scikit(points: np.ndarray, kind: str, **how: Any) -> GaussianMixture:
 
 def covariances_of(model: Mixture, size: int, kind: CovarianceName) -> np.ndarray:
     whitening = np.asarray(model.whitening, np.float64)
-    return SHAPES[kind].covariances(whitening if kind == "tied" else whitening[:size])
+    return SHAPES[kind].covariances(whitening[:size])
 
 
 def one_of(fits: Fits, row: int) -> Mixture:
@@ -105,7 +106,7 @@ def test_equals_scikit_learn_from_the_same_start(kind: CovarianceName) -> None:
     for seed in range(SETS[kind]):
         points = random_set(seed)
         weights, means, covariances = random_start(seed, points, kind)
-        precisions = np.linalg.inv(covariances) if kind in ("full", "tied") else 1 / covariances
+        precisions = np.linalg.inv(covariances) if kind == "full" else 1 / covariances
         theirs = scikit(
             points,
             kind,
@@ -131,7 +132,7 @@ def test_equals_scikit_learn_from_the_same_start(kind: CovarianceName) -> None:
         expected = theirs.score_samples(points.astype(np.float64))
         differences.append(float(fits.log_likelihood[0]) / expected.mean() - 1.0)
         if seed < 5:
-            found = log_density(one_of(fits, 0), jnp.asarray(points), kind)
+            found = log_likelihood(one_of(fits, 0), jnp.asarray(points), kind)
             np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02)
     assert np.abs(differences).max() < 1e-3
 
@@ -165,9 +166,7 @@ def test_starts_from_points_as_centres(kind: CovarianceName) -> None:
         spread = [(points - m)[labels == k] for k, m in enumerate(means)]
         expected = {
             "diag": np.stack([(s**2).mean(axis=0) for s in spread]) + REG,
-            "spherical": np.stack([(s**2).mean() for s in spread]) + REG,
             "full": np.stack([s.T @ s / len(s) for s in spread]) + REG * np.eye(D),
-            "tied": sum(s.T @ s for s in spread) / N + REG * np.eye(D),
         }[kind]
         np.testing.assert_allclose(covariances_of(start, size, kind), expected, rtol=1e-3, atol=1e-3)
 
@@ -181,16 +180,16 @@ def test_density_equals_scipy(kind: CovarianceName) -> None:
     assert weights.sum() == pytest.approx(1.0, abs=1e-5)
     full = {
         "diag": lambda c: [np.diag(row) for row in c],
-        "spherical": lambda c: [variance * np.eye(D) for variance in c],
         "full": list,
-        "tied": lambda c: [c, c],
     }[kind](covariances_of(model, 2, kind))
     parts = [
         np.log(w) + multivariate_normal(m, c).logpdf(points)
         for w, m, c in zip(weights, np.asarray(model.means), full)
     ]
     expected = logsumexp(np.stack(parts), axis=0)
-    np.testing.assert_allclose(log_density(model, jnp.asarray(points), kind), expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        log_likelihood(model, jnp.asarray(points), kind), expected, rtol=1e-3, atol=1e-3
+    )
     assert float(fits.log_likelihood[0]) == pytest.approx(expected.mean(), rel=1e-4)
     np.testing.assert_array_equal(fits.labels[0], np.argmax(parts, axis=0))
 
@@ -272,7 +271,7 @@ def test_missing_points_do_not_matter(kind: CovarianceName) -> None:
     np.testing.assert_array_equal(fits.log_likelihood, again.log_likelihood)
     # scikit-learn, which has no mask, gets only the points that are there.
     weights, means, covariances = random_start(7, points[:80], kind, 80)
-    precisions = np.linalg.inv(covariances) if kind in ("full", "tied") else 1 / covariances
+    precisions = np.linalg.inv(covariances) if kind == "full" else 1 / covariances
     how = {"weights_init": weights, "means_init": means, "precisions_init": precisions}
     theirs = scikit(points[:80], kind, **how, max_iter=25, tol=0.0)
     starts = as_starts(weights, means, covariances, kind)
@@ -283,7 +282,7 @@ def test_missing_points_do_not_matter(kind: CovarianceName) -> None:
 def test_parameters_are_counted_like_scikit_learn() -> None:
     points = random_set(8)
     for kind in KINDS:
-        assert em.count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
+        assert count_parameters(K, D, kind) == scikit(points, kind, random_state=0)._n_parameters()
 
 
 @pytest.mark.parametrize("cached", [0, 2**20])
@@ -292,17 +291,17 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(
     kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups and their order change with the sizes that are wanted; the fits must not."""
-    monkeypatch.setattr(em, "_CACHED_POINTS", cached)
+    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
     points, valid = jnp.asarray(random_set(8)), jnp.ones(N, bool)
     sizes = range(2, 7)
 
     @jax.jit
     def fits_of(wanted: jax.Array) -> em.Fits:
-        problem = em.pose(points, valid, em.Rules(kind, REG))
-        chain = kmeans.chain(KEY, problem.points, valid, sizes[-1])
-        progress = em.begin(problem, chain, sizes)
-        progress = em.advance(problem, progress, wanted, iterations=100, sizes=sizes)
-        return em.judge(problem, progress, sizes[::-1])
+        data = em.dataset(points, valid, em.Rules(kind, REG))
+        chain = kmeans.chain(KEY, data.points, valid, sizes[-1])
+        progress = em.begin(data, chain, sizes)
+        progress = em.advance(data, progress, wanted, iterations=100, sizes=sizes)
+        return em.judge(data, progress, sizes[::-1])
 
     everything, some = fits_of(jnp.ones(5, bool)), fits_of(jnp.array([True, False, False, True, False]))
     assert np.asarray(everything.ok).all()
@@ -325,14 +324,14 @@ def test_no_width_of_a_step_leaves_out_components(
 
     @partial(jax.jit, static_argnames="as_wide_as")
     def fit_with(as_wide_as: range) -> em.Fits:
-        problem = em.pose(points, valid, em.Rules(kind, REG))
-        progress = em.begin(problem, kmeans.chain(KEY, problem.points, valid, 7), sizes)
+        data = em.dataset(points, valid, em.Rules(kind, REG))
+        progress = em.begin(data, kmeans.chain(KEY, data.points, valid, 7), sizes)
         everything = jnp.ones(len(sizes), bool)
-        progress = em.advance(problem, progress, everything, iterations=4, sizes=as_wide_as)
-        return em.judge(problem, progress, sizes[::-1])
+        progress = em.advance(data, progress, everything, iterations=4, sizes=as_wide_as)
+        return em.judge(data, progress, sizes[::-1])
 
     wide = fit_with(sizes[-1:])
-    monkeypatch.setattr(em, "_CACHED_POINTS", cached)
+    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
     fits = fit_with(sizes)
     assert (np.asarray(fits.iterations) > 1).all()
     np.testing.assert_array_equal(fits.iterations, wide.iterations)
@@ -349,12 +348,12 @@ def test_a_fit_in_two_parts_is_the_same_fit() -> None:
 
     @partial(jax.jit, static_argnames="stops")
     def fit_with(stops: tuple[int, ...]) -> em.Fits:
-        problem = em.pose(points, valid, em.Rules("diag", REG))
-        progress = em.begin(problem, kmeans.chain(KEY, problem.points, valid, 5), sizes)
+        data = em.dataset(points, valid, em.Rules("diag", REG))
+        progress = em.begin(data, kmeans.chain(KEY, data.points, valid, 5), sizes)
         for stop in stops:
             everything = jnp.ones(4, bool)
-            progress = em.advance(problem, progress, everything, iterations=stop, sizes=sizes)
-        return em.judge(problem, progress, sizes[::-1])
+            progress = em.advance(data, progress, everything, iterations=stop, sizes=sizes)
+        return em.judge(data, progress, sizes[::-1])
 
     whole, parts = fit_with((100,)), fit_with((3, 4, 100))
     assert np.asarray(whole.iterations).max() > 4
@@ -364,9 +363,33 @@ def test_a_fit_in_two_parts_is_the_same_fit() -> None:
 
 def test_a_subset_has_the_labels_of_all_points() -> None:
     points, valid, sizes = jnp.asarray(random_set(9)), jnp.ones(N, bool), range(2, 4)
-    problem = em.pose(points, valid, em.Rules("diag", REG))
-    progress = em.begin(problem, kmeans.chain(KEY, problem.points, valid, 3), sizes)
+    data = em.dataset(points, valid, em.Rules("diag", REG))
+    progress = em.begin(data, kmeans.chain(KEY, data.points, valid, 3), sizes)
     index = jnp.arange(0, N, 7)
-    part = em.judge(em.subset(problem, index, index < 100), progress, sizes[::-1])
-    labels = em.judge(problem, progress, sizes[::-1]).labels[:, index]
+    part = em.judge(em.subset(data, index, index < 100), progress, sizes[::-1])
+    labels = em.judge(data, progress, sizes[::-1]).labels[:, index]
     np.testing.assert_array_equal(part.labels[:, index < 100], labels[:, index < 100])
+
+
+@pytest.mark.parametrize("cached", [0, 2**20], ids=["side by side", "one after another"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_sizes_are_fitted_as_by_plain_em(
+    kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schedule, the packing and single precision change no step, no label and no digit that counts."""
+    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
+    points, valid, sizes = random_set(11), jnp.ones(N, bool), range(1, 8)
+    rules = em.Rules(kind, REG)
+    fits = jax.jit(lambda points: em.fit_sizes(KEY, points, valid, sizes=sizes, rules=rules))(points)
+    data = em.dataset(jnp.asarray(points), valid, rules)
+    centres = points[np.asarray(kmeans.chain(KEY, data.points, valid, sizes[-1]).indices)]
+    for row, size in enumerate(sizes):
+        weights, means, spreads, log_likelihood, steps = plain_em(
+            points.astype(np.float64), centres[:size].astype(np.float64), kind, REG, 1e-3, 100
+        )
+        found = one_of(fits, row)
+        assert int(fits.iterations[row]) == steps
+        assert float(fits.log_likelihood[row]) == pytest.approx(log_likelihood, abs=1e-4)
+        np.testing.assert_allclose(np.exp(found.log_weights)[:size], weights, atol=1e-4)
+        np.testing.assert_allclose(found.means[:size], means, atol=2e-3)
+        np.testing.assert_allclose(covariances_of(found, size, kind), spreads, rtol=2e-3, atol=2e-3)

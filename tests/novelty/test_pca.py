@@ -10,7 +10,7 @@ from cenie.novelty.config import MixtureConfig
 KEY = jax.random.key(0)
 
 fit = jax.jit(pca.fit, static_argnums=0)
-log_density = jax.jit(pca.log_density, static_argnums=0)
+log_density = jax.jit(pca.log_likelihood, static_argnums=0)
 
 
 def stretched(seed: int, n: int = 200, d: int = 5) -> np.ndarray:
@@ -44,7 +44,7 @@ def test_all_axes_give_the_density_of_the_mixture_itself() -> None:
         config, KEY, points, valid=jnp.ones(200, bool), previous=gmm.init(config, 5)
     ).model
     turned = fitted(config, np.asarray(points))
-    expected = gmm.log_density(config, straight, points)
+    expected = gmm.log_likelihood(config, straight, points)
     np.testing.assert_allclose(log_density(config, turned, points), expected, rtol=1e-2, atol=1e-2)
 
 

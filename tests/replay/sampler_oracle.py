@@ -106,6 +106,8 @@ class Sampler:
     def insert(self, levels, scores, valid, returns, parents, generations, first_scores=None):
         """Returns the slot of each level after the batch, or None."""
         first_scores = scores if first_scores is None else first_scores
+        # A level that has to leave and comes back in the same batch keeps its best return.
+        known = {entry.level: entry.max_return for entry in self.entries}
         for i, level in enumerate(levels):
             plays = [j for j, other in enumerate(levels) if other == level]
             if plays[0] == i:
@@ -113,7 +115,8 @@ class Sampler:
                 entry = score
                 if self.repeated == "last":
                     entry = self.combine([first_scores[j] for j in plays], [valid[j] for j in plays], 0)
-                best = max((returns[j] for j in plays if math.isfinite(returns[j])), default=-math.inf)
+                reached = [returns[j] for j in plays if math.isfinite(returns[j])]
+                best = max([known.get(level, -math.inf), *reached])
                 behind = len(levels) - 1 - i
                 self.offer(level, score, entry, best, parents[i], generations[i], self.clock - behind)
         stored = [e.level for e in self.entries]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,8 +12,9 @@ import pytest
 from jax import lax
 
 from cenie.replay import buffer, identity
-from cenie.replay.buffer import Plays
 from cenie.replay.config import PriorityConfig, ReplayConfig
+from cenie.replay.outcomes import Outcomes
+from cenie.replay.play import Play
 from tests.replay.original_sampler import OriginalSampler
 from tests.replay.sampler_oracle import Sampler
 
@@ -30,24 +32,43 @@ def numbered(numbers):
 
 def empty(capacity=4, names=("regret",)):
     example = jax.tree.map(lambda leaf: leaf[0], numbered([0]))
-    return buffer.init(example, capacity, names, {"max_return": buffer.Remembered("maximum")})
+    return buffer.init(example, capacity, names)
+
+
+class Info(NamedTuple):
+    """What became of the levels of a batch."""
+
+    slots: Any
+    inserted: Any
+    duplicates: Any
+    copies: Any
+
+
+def a_play(state, scores, valid, returns, *, levels=(), slots=None, first_scores=None, **lineage):
+    """A located play of levels, or of the levels in some slots, with returns and scores [n, s]."""
+    returns = jnp.asarray(returns, jnp.float32)
+    zeros = jnp.zeros(returns.shape, jnp.int32)
+    outcomes = Outcomes(zeros, zeros, returns, returns, returns, returns)
+    play = Play(levels, outcomes=outcomes, slot=slots, valid=valid, **lineage)
+    play = buffer.locate(state, play) if slots is None else buffer.locate_sampled(state, play)
+    first_scores = scores if first_scores is None else first_scores
+    by_name = [dict(zip(state.columns, each.T, strict=True)) for each in (scores, first_scores)]
+    return dataclasses.replace(play.with_best_return(), scores=by_name[0], entry_scores=by_name[1])
+
+
+def inserted(state, play, mix, config):
+    """The buffer after a play was offered, and what became of it."""
+    state, play, placement = buffer.insert(state, play, mix, config)
+    return state, Info(play.stored_in, placement.inserted, placement.known, play.is_copy)
 
 
 def offer(state, numbers, scores, valid, mix, config):
     """Insert with the first score as return."""
     n = scores.shape[0]
-    plays = Plays(scores, valid, {"max_return": jnp.where(valid, scores[:, 0], -jnp.inf)})
-    levels = numbered(numbers)
-    return buffer.insert(
-        state,
-        levels,
-        buffer.recognise(state, levels),
-        plays=plays,
-        parents=jnp.arange(n, dtype=jnp.int32),
-        generations=jnp.full(n, 2, jnp.int32),
-        mix=mix,
-        config=config,
-    )
+    lineage = {"parents": jnp.arange(n, dtype=jnp.int32), "generations": jnp.full(n, 2, jnp.int32)}
+    returns = jnp.where(valid, scores[:, 0], -jnp.inf)
+    play = a_play(state, scores, valid, returns, levels=numbered(numbers), **lineage)
+    return inserted(state, play, mix, config)
 
 
 insert = jax.jit(offer, static_argnums=5)
@@ -75,7 +96,13 @@ def sized(size, capacity=10):
 
 
 draw = jax.jit(buffer.sample, static_argnums=(2, 4))
-renew = jax.jit(buffer.update, static_argnums=3)
+
+
+@functools.partial(jax.jit, static_argnums=5)
+def renew(state, slots, scores, valid, returns, repeated):
+    return buffer.update(state, a_play(state, scores, valid, returns, slots=slots), repeated)
+
+
 chances = jax.jit(buffer.probabilities, static_argnums=2)
 
 
@@ -86,12 +113,10 @@ def rescore(state, slots, scores, returns, valid=None, repeated="average"):
     valid = [True] * count if valid is None else list(valid)
     return renew(
         state,
-        buffer.recognise_slots(jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32)),
-        Plays(
-            jnp.asarray([*scores, *[0.0] * pad], jnp.float32)[:, None],
-            jnp.asarray([*valid, *[False] * pad]),
-            {"max_return": jnp.asarray([*returns, *[0.0] * pad], jnp.float32)},
-        ),
+        jnp.asarray([*slots, *[state.capacity] * pad], jnp.int32),
+        jnp.asarray([*scores, *[0.0] * pad], jnp.float32)[:, None],
+        jnp.asarray([*valid, *[False] * pad]),
+        jnp.asarray([*returns, *[0.0] * pad], jnp.float32),
         repeated,
     )
 
@@ -137,25 +162,23 @@ def run_library(operations, mix, config):
     mix = jnp.asarray(mix)
 
     def one_step(state, op):
-        plays = Plays(op["scores"], op["valid"], {"max_return": op["returns"]}, op["first_scores"])
+        played = functools.partial(
+            a_play,
+            scores=op["scores"],
+            valid=op["valid"],
+            returns=op["returns"],
+            first_scores=op["first_scores"],
+        )
 
         def replay(state):
             key = jax.random.key(op["seed"])
             slots, state = buffer.sample(state, key, BATCH, mix, config.priority)
-            return buffer.update(state, buffer.recognise_slots(slots), plays, config.repeated), slots
+            return buffer.update(state, played(state, slots=slots), config.repeated), slots
 
         def offered(state):
-            levels = numbered(op["number"])
-            state, info = buffer.insert(
-                state,
-                levels,
-                buffer.recognise(state, levels),
-                plays=plays,
-                parents=op["number"],
-                generations=op["number"] % 4,
-                mix=mix,
-                config=config,
-            )
+            lineage = {"parents": op["number"], "generations": op["number"] % 4}
+            play = played(state, levels=numbered(op["number"]), **lineage)
+            state, info = inserted(state, play, mix, config)
             return state, info.slots
 
         replayed = op["replay"] & (state.size > 0)
@@ -185,7 +208,7 @@ def assert_same(state, oracle):
     np.testing.assert_allclose(
         state.scores[:size], np.reshape([e.scores for e in entries], (size, columns)), rtol=1e-6
     )
-    np.testing.assert_array_equal(state.memory["max_return"][:size], [e.max_return for e in entries])
+    np.testing.assert_array_equal(state.max_return[:size], [e.max_return for e in entries])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -237,7 +260,7 @@ def test_agrees_with_plain_python_over_200_sequences(variant):
 @functools.partial(jax.jit, static_argnums=1)
 def inspect(state, config):
     slots, state = buffer.sample(state, jax.random.key(0), 8, SINGLE, config)
-    found = buffer.recognise(state, buffer.levels_at(state, slots)).slot
+    found = buffer.locate(state, Play(buffer.levels_at(state, slots))).slot
     return buffer.probabilities(state, SINGLE, config), slots, found
 
 
@@ -276,7 +299,7 @@ def nearly_full(state, size, rng):
     return buffer.BufferState(
         levels=levels,
         scores=jnp.asarray(rng.random((count, 1)), jnp.float32),
-        memory={"max_return": jnp.zeros(count)},
+        max_return=jnp.zeros(count),
         last_played=jnp.arange(1, count + 1),
         ids=jnp.where(jnp.arange(count) < size, jnp.arange(count), -1),
         parents=jnp.full(count, -1),
@@ -286,7 +309,6 @@ def nearly_full(state, size, rng):
         clock=jnp.asarray(count + 7, jnp.int32),
         next_id=jnp.asarray(count, jnp.int32),
         columns=state.columns,
-        remembered=state.remembered,
     )
 
 
@@ -317,7 +339,7 @@ def test_all_copies_of_one_level_take_one_slot():
     state, info = put(empty(), [5, 5, 5, 5], [1.0, 2.0, 3.0, 6.0])
     assert int(state.size) == 1
     assert float(state.scores[0, 0]) == 3.0
-    assert float(state.memory["max_return"][0]) == 6.0
+    assert float(state.max_return[0]) == 6.0
     assert info.copies == [False, True, True, True]
     assert info.slots == [0, 0, 0, 0]
     assert int(state.clock) == 0
@@ -329,7 +351,7 @@ def test_level_met_again_is_updated_in_place():
     assert info.duplicates == [True, False, True, False]
     assert info.slots == [1, -1, 3, 1]
     np.testing.assert_array_equal(after.scores[:, 0], [1.0, 15.0, 3.0, 0.0])
-    np.testing.assert_array_equal(after.memory["max_return"], [1.0, 20.0, 3.0, 4.0])
+    np.testing.assert_array_equal(after.max_return, [1.0, 20.0, 3.0, 4.0])
     np.testing.assert_array_equal(after.ids, state.ids)
     np.testing.assert_array_equal(state.staleness, [3, 2, 1, 0])
     np.testing.assert_array_equal(after.staleness, [3, 3, 1, 1])
@@ -347,7 +369,7 @@ def test_levels_with_one_fingerprint_are_still_told_apart(monkeypatch):
     state = again(again(empty(8), jnp.array([1, 2, 1, 3])), jnp.array([4, 3, 2, 5]))
     assert int(state.size) == 5
     np.testing.assert_array_equal(state.scores[:5, 0], [1, 2, 3, 4, 5])
-    look = jax.jit(lambda numbers: buffer.recognise(state, numbered(numbers)))
+    look = jax.jit(lambda numbers: buffer.locate(state, Play(numbered(numbers))))
     np.testing.assert_array_equal(look(jnp.array([5, 6, 1])).slot, [4, -1, 0])
 
 
@@ -372,7 +394,7 @@ def test_scores_that_are_not_finite_never_enter(bad):
     assert info.slots == [-1, 0]
     state = rescore(state, [0, 0], [bad, bad], [bad, bad])
     np.testing.assert_array_equal(state.scores[:, 0], [1.0, 0.0, 0.0, 0.0])
-    assert float(state.memory["max_return"][0]) == 1.0
+    assert float(state.max_return[0]) == 1.0
 
 
 def test_newcomer_with_zero_weight_column_is_judged_like_a_single_score():
@@ -445,7 +467,7 @@ def test_drawing_from_an_empty_buffer_and_updating_it_changes_no_score():
     assert np.asarray(slots).tolist() == [0] * 4
     after = rescore(after, slots.tolist(), np.ones(4), np.ones(4))
     np.testing.assert_array_equal(after.scores, state.scores)
-    np.testing.assert_array_equal(after.memory["max_return"], state.memory["max_return"])
+    np.testing.assert_array_equal(after.max_return, state.max_return)
 
 
 def test_state_can_be_donated():
@@ -463,42 +485,25 @@ def test_types_do_not_change():
     assert [(leaf.dtype, leaf.weak_type, leaf.shape) for leaf in jax.tree.leaves(state)] == kinds
 
 
-def test_memory_of_any_shape_follows_its_rule():
-    """The last play of a level in the batch, or the highest of all; a refused level leaves none."""
-    kept = {"best": buffer.Remembered("maximum"), "seen": buffer.Remembered("last", (2,))}
-    state = buffer.init(jnp.int32(0), 3, ["regret"], kept)
+def test_the_best_return_of_a_level_is_that_of_all_its_plays():
+    """Whether its rows have a score or not; a refused level leaves none."""
+    state = buffer.init(jnp.int32(0), 3, ["regret"])
     config = ReplayConfig(capacity=3, priority=PriorityConfig(staleness_coef=0.0))
+    valid = jnp.ones(4, bool)
 
     @jax.jit
-    def offered(state, levels, scores, memory):
-        zeros = jnp.zeros(4, jnp.int32)
-        return buffer.insert(
-            state,
-            levels,
-            buffer.recognise(state, levels),
-            plays=Plays(scores[:, None], jnp.ones(4, bool), memory),
-            parents=zeros,
-            generations=zeros,
-            mix=SINGLE,
-            config=config,
-        )[0]
+    def offered(state, levels, scores, returns):
+        play = a_play(state, scores[:, None], valid, returns, levels=levels)
+        return inserted(state, play, SINGLE, config)[0]
 
-    def memory(best, first):
-        rows = jnp.asarray(first, jnp.float32)
-        return {"best": jnp.asarray(best, jnp.float32), "seen": jnp.stack([rows, -rows], axis=1)}
-
-    state = offered(state, jnp.array([7, 8, 7, 9]), jnp.arange(4.0), memory([5, 1, 2, np.nan], [1, 2, 3, 4]))
-    assert state.memory["best"].tolist() == [5.0, 1.0, -np.inf]
-    assert state.memory["seen"].tolist() == [[3.0, -3.0], [2.0, -2.0], [4.0, -4.0]]
-    # Level 8 again, level 6 instead of level 7, whose memory must not stay behind; level 5 is refused.
+    state = offered(state, jnp.array([7, 8, 7, 9]), jnp.arange(4.0), jnp.array([5, 1, 2, np.nan]))
+    assert state.max_return.tolist() == [5.0, 1.0, -np.inf]
+    # Level 8 again, level 6 instead of level 7, whose return must not stay behind; level 5 is refused.
     scores = jnp.array([9.0, 2.5, -5.0, 9.0])
-    state = offered(state, jnp.array([8, 6, 5, 8]), scores, memory([0, 4, 9, 0.5], [5, 6, 7, 8]))
-    assert dict(zip(state.levels.tolist(), state.memory["best"].tolist())) == {6: 4.0, 8: 1.0, 9: -np.inf}
-    assert state.memory["seen"][state.levels.tolist().index(8)].tolist() == [8.0, -8.0]
-    plays = Plays(scores[:, None], jnp.zeros(4, bool), memory([3, 2, 1, 0], [1, 2, 3, 4]))
-    state = buffer.update(state, buffer.recognise_slots(jnp.array([1, 1, 2, 1])), plays)
-    assert state.memory["best"][1:].tolist() == [3.0, 1.0]
-    assert state.memory["seen"][1:].tolist() == [[4.0, -4.0], [3.0, -3.0]]
+    state = offered(state, jnp.array([8, 6, 5, 8]), scores, jnp.array([0, 4, 9, 0.5]))
+    assert dict(zip(state.levels.tolist(), state.max_return.tolist())) == {6: 4.0, 8: 1.0, 9: -np.inf}
+    state = rescore(state, [1, 1, 2, 1], [0.0] * 4, [3.0, 2.0, 1.0, 0.0], [False] * 4)
+    assert state.max_return[1:].tolist() == [3.0, 1.0]
 
 
 def test_count_repeats():
@@ -601,15 +606,11 @@ def test_bug_dcd_preset_decides_entry_by_the_last_play():
     levels = numbered([7, 8, 7, 8])
     scores, first = (jnp.asarray(rows, jnp.float32)[:, None] for rows in ([1, 9, 6, 8], [6, 4, 0, 9]))
     after, info = jax.jit(
-        lambda state: buffer.insert(
+        lambda state: inserted(
             state,
-            levels,
-            buffer.recognise(state, levels),
-            plays=Plays(scores, jnp.ones(4, bool), {"max_return": jnp.zeros(4)}, first),
-            parents=jnp.zeros(4, jnp.int32),
-            generations=jnp.zeros(4, jnp.int32),
-            mix=SINGLE,
-            config=config,
+            a_play(state, scores, jnp.ones(4, bool), jnp.zeros(4), levels=levels, first_scores=first),
+            SINGLE,
+            config,
         )
     )(state)
     assert np.asarray(info.inserted).tolist() == [True, False, False, False]
@@ -635,19 +636,19 @@ def test_bug_jaxued_unfinished_replay_overwrites_the_score():
     assert info.inserted == [True, False]
     after = rescore(state, [0], [0.0], [-np.inf], [False])
     assert float(after.scores[0, 0]) == 3.0
-    assert float(after.memory["max_return"][0]) == 3.0
+    assert float(after.max_return[0]) == 3.0
 
 
 def test_bug_minimax_forgets_the_maximum_return_after_two_visits():
     state, _ = put(empty(), [1], [5.0])
     for seen in (-3.0, 2.0):
         state = rescore(state, [0], [1.0], [seen])
-    assert float(state.memory["max_return"][0]) == 5.0
+    assert float(state.max_return[0]) == 5.0
 
 
 def test_bug_jaxued_maximum_return_starts_at_zero():
     state, _ = put(empty(), [1], [-5.0])
-    assert np.asarray(state.memory["max_return"]).tolist() == [-5.0, -np.inf, -np.inf, -np.inf]
+    assert np.asarray(state.max_return).tolist() == [-5.0, -np.inf, -np.inf, -np.inf]
 
 
 def test_bug_dcd_stale_id_map_scores_the_level_that_took_the_slot():

@@ -19,8 +19,7 @@ from cenie.replay.config import Adaptive, Constant, PriorityConfig, ReplayConfig
 from cenie.replay.scores import SCORES, Score
 from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
-from cenie.rundir.levels import read_levels
-from cenie.rundir.metrics import LevelTable
+from cenie.rundir.levels import LevelTable, read_levels
 from cenie.teach import teacher
 from cenie.teach.curriculum import NOVELTY, Column, Curriculum, Replay
 from cenie.teach.cycle import init
@@ -84,7 +83,7 @@ def test_any_number_of_scores_share_what_novelty_leaves(alpha):
     expected_mix = shares if alpha is None else np.append((1 - alpha) * shares, alpha)
     np.testing.assert_allclose(mix, expected_mix, rtol=1e-6)
     buffer = dataclasses.replace(
-        state.replays[0].buffer,
+        state.buffers[0],
         scores=jnp.asarray(scores),
         ids=jnp.asarray(ids, jnp.int32),
         last_played=jnp.asarray(last_played, jnp.int32),
@@ -98,18 +97,15 @@ def test_any_number_of_scores_share_what_novelty_leaves(alpha):
 
 
 class NoNovelty:
-    """A novelty that remembers and says nothing."""
+    """A novelty that says nothing."""
 
     def init(self, points_shape):
         return ()
 
-    def remembered(self, points_shape):
-        return {}
+    def score(self, state, play, buffer):
+        return jnp.zeros(play.points.values.shape[0])
 
-    def score(self, state, experience, buffer):
-        return jnp.zeros(experience.points.values.shape[0])
-
-    memory = learn = rescore = metrics = score
+    learn = rescore = metrics = score
 
 
 assert isinstance(NoNovelty(), Novelty)
@@ -131,7 +127,7 @@ def alone():
 def test_scores_that_add_nothing_change_nothing(alone, scores, weights):
     """The student, the source and what is stored have the bits of the run with one score."""
     state, log = played(tiny("accel"), cenie.Parts(scores=scores, weights=weights))
-    before, after = alone[0].teacher.replay.buffer, state.teacher.replay.buffer
+    before, after = alone[0].teacher.buffer, state.teacher.buffer
     assert after.columns == tuple(scores)
     np.testing.assert_array_equal(after.scores[:, 0], before.scores[:, 0])
     assert digest(state.students) == digest(alone[0].students)
@@ -146,7 +142,7 @@ def test_two_scores_and_novelty_rank_together_and_are_all_logged():
     config = settings.replace(tiny("accel-cenie"), changes)
     parts = cenie.Parts(scores={"surprise": surprise, "maxmc": "maxmc"})
     state, log = played(config, parts)
-    buffer = state.teacher.replay.buffer
+    buffer = state.teacher.buffer
     assert buffer.columns == ("surprise", "maxmc", "novelty")
     for name in buffer.columns:
         assert {f"teacher/{name}", f"teacher/{name}_weighted", f"teacher/{name}_total"} <= log.keys()
@@ -165,7 +161,7 @@ def test_a_correction_is_added_to_the_leading_score():
     parts = cenie.Parts(scores={"first": "pvl", "second": "pvl"}, weights={"first": 1.0, "second": 0.0})
     one, _ = played(tiny("traced"))
     two, _ = played(tiny("traced"), parts)
-    found, expected = two.teacher.replay.buffer, one.teacher.replay.buffer
+    found, expected = two.teacher.buffer, one.teacher.buffer
     np.testing.assert_array_equal(found.column("first"), expected.column("regret"))
     assert float(jnp.abs(found.column("first") - found.column("second")).max()) > 0
     assert digest(two.students) == digest(one.students)

@@ -9,7 +9,8 @@ from scipy import stats
 
 from cenie.records import Advantages, Rollout
 from cenie.replay.outcomes import episode_outcomes
-from cenie.replay.scores import SCORES, ScoreInputs
+from cenie.replay.play import Play
+from cenie.replay.scores import SCORES
 
 GAMMA, LAMBDA = 0.9, 0.7
 N, T = 5, 12
@@ -39,13 +40,14 @@ def make_inputs(done, seed=0, old_max=None, episodes="average", reward=None):
     error = reward + np.float32(GAMMA) * np.where(done, 0.0, following) - value
     outcomes = episode_outcomes(rollout)
     old = jnp.full(done.shape[0], -jnp.inf) if old_max is None else jnp.asarray(old_max, jnp.float32)
-    return ScoreInputs(
+    return Play(
+        (),
         rollout=rollout,
         advantages=Advantages(
             jnp.asarray(advantage), jnp.asarray(advantage + value), jnp.asarray(error), GAMMA, LAMBDA
         ),
         outcomes=outcomes,
-        max_return=jnp.maximum(old, outcomes.max_return),
+        best_return=jnp.maximum(old, outcomes.max_return),
         episodes=episodes,
     )
 
@@ -70,7 +72,7 @@ def oracle(name, inputs):
         pieces = episodes_of(done[i])
         if not pieces:
             continue
-        top = float(inputs.max_return[i])
+        top = float(inputs.best_return[i])
 
         def one(piece, i=i, top=top):
             a, v, r = advantage[i, piece], value[i, piece], reward[i, piece]
@@ -185,7 +187,8 @@ def test_unfinished_tail_is_ignored(name):
     spoiled = make_inputs(done)
     tail = np.arange(T) > 0
     noisy = jnp.where(tail, jnp.nan, spoiled.rollout.value)
-    spoiled = ScoreInputs(
+    spoiled = Play(
+        (),
         rollout=_replace(
             spoiled.rollout,
             value=noisy,
@@ -200,7 +203,7 @@ def test_unfinished_tail_is_ignored(name):
             LAMBDA,
         ),
         outcomes=inputs.outcomes,
-        max_return=inputs.max_return,
+        best_return=inputs.best_return,
     )
     np.testing.assert_array_equal(SCORES[name].compute(spoiled), SCORES[name].compute(inputs))
 
@@ -231,7 +234,7 @@ def test_bug_jaxued_maximum_return_starts_at_zero():
     """With negative returns a maximum that starts at 0 would never move."""
     done = done_pattern("last step")
     inputs = make_inputs(done, reward=np.full((N, T), -1.0))
-    np.testing.assert_array_equal(inputs.max_return, np.full(N, -T))
+    np.testing.assert_array_equal(inputs.best_return, np.full(N, -T))
 
 
 def test_best_return_and_values_have_one_unit():
@@ -241,7 +244,7 @@ def test_best_return_and_values_have_one_unit():
     unit = 100.0
     scaled = dataclasses.replace(
         inputs,
-        max_return=unit * inputs.max_return,
+        best_return=unit * inputs.best_return,
         advantages=dataclasses.replace(inputs.advantages, unit=jnp.full(N, unit)),
     )
     for name in ("maxmc", "maxmc-positive", "maxmc-start", "maxmc-start-positive"):

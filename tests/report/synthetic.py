@@ -8,9 +8,11 @@ import numpy as np
 from cenie import settings
 from cenie.experiment.presets import preset
 from cenie.experiment.rows import EvaluationRow
-from cenie.rundir.files import FORMAT, KINDS, RunDirectory, write_json
-from cenie.rundir.levels import Snapshots
-from cenie.rundir.metrics import Evaluation, EvaluationTable, JsonLines, LevelTable, write_evaluations
+from cenie.rundir.evaluations import Evaluation, EvaluationTable, write_evaluations
+from cenie.rundir.files import FORMAT, RunDirectory, write_json
+from cenie.rundir.levels import KINDS, LevelTable
+from cenie.rundir.metrics import JsonLines
+from cenie.rundir.snapshots import Snapshots
 
 LEVELS = {
     "cenie8": ("SixteenRooms", "Labyrinth", "Maze"),

@@ -15,7 +15,7 @@ from cenie.report.page.data import page_data
 from cenie.report.page.write import json_for_html
 from cenie.report.runs import group_runs, open_runs
 from cenie.report.writer import Options
-from cenie.rundir.levels import archive_bytes
+from cenie.rundir.archives import archive_bytes
 from tests.report.synthetic import evaluate_later, write_run
 
 FILES = (

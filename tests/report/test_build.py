@@ -8,17 +8,20 @@ import pytest
 from matplotlib.figure import Figure
 
 from cenie.experiment.rows import EvaluationRow
-from cenie.report import reference, stats, tables
+from cenie.report import reference, tables
 from cenie.report.build import write_report
-from cenie.report.coverage import cells_of, measure_coverage, nearest_distance
-from cenie.report.curriculum import compositions, low_regret_levels
 from cenie.report.curriculum_items import curriculum_items
+from cenie.report.measure import stats
+from cenie.report.measure.composition import compositions, low_regret_levels
+from cenie.report.measure.coverage import cells_of, measure_coverage, nearest_distance
+from cenie.report.measure.curves import evaluation_curves, mean_curve
+from cenie.report.measure.scores import measured_domains, suite_scores
 from cenie.report.page.data import page_data
-from cenie.report.runs import group_runs, open_run, open_runs
-from cenie.report.scores import evaluation_curves, mean_curve, suite_scores
-from cenie.report.writer import Desk, Options
+from cenie.report.runs import group_runs, open_runs
+from cenie.report.writer import Options, ReportWriter
+from cenie.rundir.evaluations import Evaluation, write_evaluations
 from cenie.rundir.files import RunDirectoryError
-from cenie.rundir.metrics import Evaluation, write_evaluations
+from cenie.rundir.run import open_run
 from cenie.system.durable import WriteError
 from tests.report.synthetic import evaluate_later, write_run
 
@@ -199,7 +202,7 @@ def test_names_are_no_formulas_in_tables():
     assert text == "'=1+1,group\n-1.5,'=cmd|' /C calc'!A0\n2.0,'@SUM(A1)\n"
     cells = (tables.Cell(1.0, np.nan, False),)
     name = "a\\input{x}$_^#%&~{}|\nb"
-    table = tables.Comparison("t\n\\end{x}", (), ((name, cells),), 0, {})
+    table = tables.ComparisonTable("t\n\\end{x}", (), ((name, cells),), 0, {})
     latex = tables.comparison_latex(table)
     assert r"a\textbackslash{}input\{x\}\$\_\textasciicircum{}\#\%\&\textasciitilde{}\{\}|" in latex
     assert latex.splitlines()[0].startswith("% t ")
@@ -226,10 +229,10 @@ def test_what_a_run_has_not_logged_becomes_a_sentence(tmp_path):
 def curriculum(directory, options=QUICK):
     """The items of the curriculum of the runs in a directory, by their titles."""
     groups = group_runs(open_runs([directory]).runs)
-    desk = Desk(directory / "report", options, lambda line: None)
+    writer = ReportWriter(directory / "report", options, lambda line: None)
     coverage = Future()
     coverage.set_result(measure_coverage(groups, most=options.points))
-    found = curriculum_items(desk, groups, groups[0].domain, limit=2**20, coverage=coverage)
+    found = curriculum_items(writer, groups, groups[0].domain, limit=2**20, coverage=coverage)
     return {item.title: item for item in found}
 
 
@@ -277,7 +280,7 @@ def test_the_fonts_of_a_pdf_are_those_that_conferences_accept(tmp_path):
     """The setting was made where figures are drawn, and was over when they were saved."""
     figure = Figure()
     figure.text(0.5, 0.5, "Regret")
-    png, pdf = Desk(tmp_path, Options(), lambda line: None).figure("text", figure)
+    png, pdf = ReportWriter(tmp_path, Options(), lambda line: None).figure("text", figure)
     content = (tmp_path / pdf).read_bytes()
     assert b"/Type3" not in content
     assert b"/CIDFontType2" in content
@@ -334,6 +337,38 @@ def test_bold_reaches_the_best_mean_with_its_own_error():
     cells = tables.bold_cells([451 + 39 * spread, 485 + 27 * spread, 440 + 31 * spread, np.array([300.0])])
     assert [cell.error for cell in cells[:3]] == pytest.approx([39, 27, 31])
     assert [cell.bold for cell in cells] == [True, True, False, False]
+
+
+def test_page_and_tables_have_the_same_numbers_computed_once(runs, report, monkeypatch):
+    groups = group_runs(open_runs([runs]).runs)
+    measured = measured_domains(groups)
+    for each in (group for suite in measured["maze"] for group in suite.groups):
+        each.aggregates(stratified=False)
+    monkeypatch.setattr(stats, "aggregate", None)
+    data = page_data(groups, measured=measured)
+    (shown,) = (each for each in data["suites"] if each["name"] == "cenie8")
+    aggregates = read_csv(report.out / "tables/maze-cenie8-aggregates.csv")
+    levels = read_csv(report.out / "tables/maze-cenie8-levels.csv")
+    for group in shown["groups"]:
+        label = data["groups"][group["group"]]["label"]
+        for name, found in group["overall"].items():
+            (row,) = (row for row in aggregates if (row["group"], row["statistic"]) == (label, name))
+            assert found == pytest.approx([float(row[end]) for end in ("value", "low", "high")], rel=1e-3)
+        rows = [row for row in levels if row["group"] == label]
+        ends = [[level[end] for end in ("low", "median", "high")] for level in group["levels"]]
+        quartiles = [[float(row[f"score_{name}"]) for name in ("q1", "median", "q3")] for row in rows]
+        np.testing.assert_allclose(ends, quartiles, rtol=1e-3)
+
+
+def test_runs_that_have_learned_nothing_yet_are_on_the_page_and_in_no_table(tmp_path):
+    write_run(tmp_path / "run", finished=False, updates=4, cycles=8, evaluations=1)
+    table = tmp_path / "run/evaluations.csv"
+    lines = table.read_text().splitlines(True)
+    table.write_text("".join(line for line in lines if line.startswith(("cycle", "0,"))))
+    groups = group_runs(open_runs([tmp_path]).runs)
+    assert suite_scores(groups, "cenie8") is None
+    (suite,) = page_data(groups)["suites"]
+    assert suite["groups"][0]["overall"]["mean"][0] == 0.0
 
 
 def test_a_single_run_is_bold_only_if_it_is_the_best():

@@ -12,7 +12,7 @@ import pytest
 
 from cenie.command.cli import run as command
 from cenie.report.build import write_report
-from cenie.report.writer import Desk, Options
+from cenie.report.writer import Options, ReportWriter
 from cenie.rundir.files import write_json
 from cenie.rundir.names import file_name
 from cenie.system.durable import WriteError
@@ -66,8 +66,8 @@ def test_plain_names_stay_and_different_names_stay_different():
 
 
 def test_files_of_one_report_never_replace_each_other(tmp_path):
-    desk = Desk(tmp_path / "out", Options(), lambda line: None)
-    names = [desk.table(name, [{"a": number}]) for number, name in enumerate(("x", "x", "X", "a:b", "a-b"))]
+    writer = ReportWriter(tmp_path / "out", Options(), lambda line: None)
+    names = [writer.table(name, [{"a": number}]) for number, name in enumerate(("x", "x", "X", "a:b", "a-b"))]
     assert names == ["tables/x.csv", "tables/x-2.csv", "tables/X-3.csv", "tables/a-b.csv", "tables/a-b-2.csv"]
 
 
@@ -88,6 +88,24 @@ def test_a_report_writes_nothing_outside_of_its_directory(tmp_path, domain):
     for file in made.files:
         assert file.resolve().is_relative_to((home / "report").resolve())
     assert len(made.files) > 10
+
+
+@pytest.mark.parametrize("name", ["index.html", "report.md", "tables/runs.csv", "figures/mine.png"])
+def test_bug_a_report_replaced_the_files_of_somebody_else(tmp_path, capsys, name):
+    """`--out .` in a directory with a page of its own."""
+    path, out = write_run(tmp_path / "run", "dr"), tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("precious")
+    words = ["report", str(path), "--out", str(out), "--no-pictures", "--no-coverage", "--no-pdf"]
+    assert command(words) == 3
+    assert "out holds " + name.split("/")[0] in capsys.readouterr().err
+    assert [each.read_text() for each in out.rglob("*") if each.is_file()] == ["precious"]
+    (out / name).unlink()
+    (out / "mine.html").write_text("precious")
+    for _ in range(2):  # a report replaces an earlier one, also one that was not finished
+        assert command(words) == 0
+        (out / "report.md").unlink()
+    assert (out / "mine.html").read_text() == "precious"
 
 
 @pytest.mark.parametrize("folder", ["figures", "tables"])

@@ -7,9 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from cenie.report.comparable import comparability
-from cenie.report.runs import group_runs, open_run, open_runs, read_curves, read_played
+from cenie.report.measure.comparable import comparability
+from cenie.report.runs import group_runs, open_runs
 from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.levels import read_levels
+from cenie.rundir.metrics import read_curves
+from cenie.rundir.run import open_run
 from tests.report.synthetic import LEVELS, evaluate_later, write_run
 
 
@@ -131,7 +134,7 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path):
     after = open_run(path)
     assert len(after.evaluations) == len(before.evaluations)
     assert after.metrics["cycle"][-1] == before.metrics["cycle"][-1] == 80
-    assert len(after.played()["cycle"]) == len(before.played()["cycle"])
+    assert len(after.sample_of_played_levels()["cycle"]) == len(before.sample_of_played_levels()["cycle"])
 
 
 def test_curves_of_long_runs_are_means_at_equally_spaced_places(tmp_path):
@@ -164,8 +167,8 @@ def test_curves_of_short_runs_have_every_row(tmp_path):
 
 def test_of_long_records_a_sample_of_all_times_is_read(tmp_path):
     path = write_run(tmp_path / "run", cycles=2000, levels=4) / "levels.csv"
-    every = read_played(path)
-    sample = read_played(path, limit=100_000)
+    every = read_levels(path)
+    sample = read_levels(path, limit=100_000)
     assert len(every["cycle"]) == 8000
     assert 500 < len(sample["cycle"]) < 2000
     assert sample["cycle"].min() < 40
@@ -178,7 +181,7 @@ def test_a_damaged_table_is_said_when_it_is_read(tmp_path):
     path = write_run(tmp_path / "run")
     (path / "levels.csv").write_text("nonsense\n1,2\n")
     with pytest.raises(RunDirectoryError, match="does not name the columns"):
-        open_run(path).played()
+        open_run(path).sample_of_played_levels()
     *_, last = open_run(path).snapshots.values()
     last.write_bytes(b"PK")
     assert open_run(path).snapshot().cycle == 60

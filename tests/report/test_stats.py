@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import sem
 from scipy.stats import t as student
 
-from cenie.report import stats
+from cenie.report.measure import stats
 from tests.report.golden import PATH, THRESHOLDS, scores
 
 GOLDEN = json.loads(PATH.read_text())

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from cenie.rundir.files import (
     RunDirectory,
     RunDirectoryError,
-    config_hash,
     differing_settings,
     free_name,
     read_json,
@@ -122,10 +121,17 @@ def test_a_lock_that_cannot_be_emptied_at_the_end_does_not_hide_the_result(
 
 
 def test_taking_the_lock_sweeps_unfinished_files_only(tmp_path: Path) -> None:
-    for name in ("tmp-summary.json-1", "tmp-config.json-77", "config.json", "tmp-notes.txt"):
+    """Of names that begin like these, only those that a writer gives."""
+    mine = ["tmp-backup-2025", "tmp-notes.txt", "tmp-notes.txt-1", "tmp-summary.json"]
+    for name in ("tmp-summary.json-1", "tmp-config.json-77", "tmp-metrics.jsonl-8", "config.json", *mine):
         (tmp_path / name).write_text("{}")
     with RunDirectory(tmp_path).lock():
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", "tmp-notes.txt"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock", *mine]
+
+
+def test_a_path_with_a_zero_byte_is_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="embedded null byte"):
+        read_json(tmp_path / "a\0b")
 
 
 # A directory that is free, a run's own, or somebody's
@@ -327,11 +333,6 @@ def test_free_names_count_up_and_see_broken_links(tmp_path: Path) -> None:
 CONFIG = {"seed": 1, "student": {"ppo": {"clip": 0.2, "epochs": 4}, "width": 32}, "run": {"sinks": []}}
 
 
-def test_the_hash_depends_on_content_only() -> None:
-    reordered = dict(reversed(list(CONFIG.items())))
-    assert config_hash(CONFIG) == config_hash(reordered) == config_hash(json.loads(json.dumps(CONFIG)))
-
-
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
@@ -343,28 +344,24 @@ def test_the_hash_depends_on_content_only() -> None:
         (CONFIG | {"run": {}}, "run.sinks: [] in the saved run, not set now"),
     ],
 )
-def test_each_difference_changes_the_hash_and_is_named(changed: dict, line: str) -> None:
-    assert config_hash(CONFIG) != config_hash(changed)
+def test_each_difference_is_named(changed: dict, line: str) -> None:
     assert line in differing_settings(CONFIG, changed)
 
 
 def test_ignored_settings_and_groups_do_not_count() -> None:
     changed = {"seed": 1, "student": {"ppo": {"clip": 0.3}, "width": 32}, "run": {"sinks": [], "extra": 1}}
     ignore = ("student.ppo", "run")
-    assert config_hash(CONFIG, ignore) == config_hash(changed, iter(ignore))
     assert differing_settings(CONFIG, changed, iter(ignore)) == []
-    assert config_hash(CONFIG, ["student.pp"]) != config_hash(changed, ["student.pp"])
+    assert len(differing_settings(CONFIG, changed, ["student.pp", "run"])) == 2
 
 
-@given(plain, plain)
-def test_hashes_agree_exactly_when_no_setting_differs(saved: object, now: object) -> None:
-    assert (config_hash(saved) == config_hash(now)) == (differing_settings(saved, now) == [])
-    assert differing_settings(saved, saved) == []
+@given(plain)
+def test_what_was_written_and_read_differs_in_nothing(saved: object) -> None:
+    assert differing_settings(saved, json.loads(json.dumps(saved))) == []
 
 
 def test_the_order_of_keys_inside_lists_does_not_count() -> None:
     saved, now = [{"a": 1, "b": 2}], [{"b": 2, "a": 1}]
-    assert config_hash(saved) == config_hash(now)
     assert differing_settings(saved, now) == []
 
 

@@ -12,17 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenie.experiment.build import build
-from cenie.rundir.files import KINDS, RunDirectoryError
-from cenie.rundir.levels import (
-    Snapshots,
-    cut_snapshots,
-    is_recorded,
-    read_levels,
-    read_snapshot,
-    snapshots_of,
-)
-from cenie.rundir.metrics import LevelTable, cut_after
-from cenie.rundir.snapshot import levels_of_snapshot, snapshot_arrays
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.levels import KINDS, LevelTable, is_recorded, read_levels
+from cenie.rundir.snapshot_arrays import levels_of_snapshot, snapshot_arrays
+from cenie.rundir.snapshots import Snapshots, cut_snapshots, read_snapshot, snapshots_of
+from cenie.rundir.tables import cut_after
 from cenie.system.durable import WriteError
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import init
@@ -110,8 +104,7 @@ def test_damaged_levels_are_refused_with_the_reason(tmp_path: Path, damage, reas
 
 def test_a_line_that_is_being_written_is_left_out_and_no_rows_are_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "levels.csv"
-    with pytest.raises(RunDirectoryError, match="cannot read"):
-        read_levels(path)
+    assert read_levels(path) == {}
     LevelTable(path).write([1], columns(1))
     content = path.read_bytes()
     path.write_bytes(content + b"2,0,0,repl")
@@ -285,10 +278,10 @@ def test_a_snapshot_of_a_level_that_is_one_array_and_of_strange_numbers(tmp_path
     """bfloat16 is not a type of NumPy: it would come back as raw bytes."""
     _, setup = build(tiny("plr"))
     state = init(setup, 0).teacher
-    assert state.replay is not None
+    assert state.buffer is not None
     level = jax.numpy.arange(12, dtype=jax.numpy.bfloat16)
-    buffer = dataclasses.replace(state.replay.buffer, levels=level, size=jax.numpy.asarray(5))
-    changed = dataclasses.replace(state, replays=(dataclasses.replace(state.replay, buffer=buffer),))
+    buffer = dataclasses.replace(state.buffer, levels=level, size=jax.numpy.asarray(5))
+    changed = dataclasses.replace(state, buffers=(buffer,))
     found = snapshot_arrays(setup, changed, None)
     Snapshots(tmp_path).write(1, found | {"cycle": np.asarray(1), "updates": np.asarray(1)})
     (kept,) = read_snapshot(tmp_path / "cycle-00000001.npz").buffers

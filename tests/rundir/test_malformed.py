@@ -232,7 +232,7 @@ CASES = {
     ),
     "a buffer larger than the memory": Case(
         f"train maze plr --env.size 128 --{REPLAY}.capacity 100000000",
-        f"{REPLAY}.capacity, env: the teacher's state (replays) takes 3.29",
+        f"{REPLAY}.capacity, env: the teacher's state (buffers) takes 3.29",
     ),
     "a window larger than the memory": Case(
         f"train maze plr-cenie --{COVERAGE}.window 1000000",

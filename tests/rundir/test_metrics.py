@@ -13,8 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenie.experiment.rows import EvaluationRow
-from cenie.rundir.files import EVALUATION_COLUMNS, RunDirectoryError
-from cenie.rundir.metrics import EvaluationTable, JsonLines, check_format, cut_after
+from cenie.rundir.evaluations import (
+    EVALUATION_COLUMNS,
+    Episodes,
+    Evaluation,
+    EvaluationTable,
+    check_format,
+    episodes_of,
+    read_evaluations,
+)
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.metrics import JsonLines, column_names, last_row, read_curves, read_metrics
+from cenie.rundir.tables import cut_after
 from cenie.system.durable import WriteError
 
 
@@ -101,16 +111,27 @@ def test_evaluations_come_back_the_same(
     path = tmp_path_factory.mktemp("table") / "evaluations.csv"
     EvaluationTable(path).write(3, 2, 1, rows)
     EvaluationTable(path).write(4, 2, 1, rows)
-    assert EvaluationTable(path).read() == [(3, row) for row in rows] + [(4, row) for row in rows]
+    assert as_rows(read_evaluations(path)) == [(3, row) for row in rows] + [(4, row) for row in rows]
+    assert as_rows(episodes_of([Evaluation(3, 2, 1, rows)])) == [(3, row) for row in rows]
     assert cut_after(path, 3) == len(rows)
-    assert EvaluationTable(path).read() == [(3, row) for row in rows]
+    assert as_rows(read_evaluations(path)) == [(3, row) for row in rows]
+
+
+def as_rows(found: Episodes) -> list[tuple[int, EvaluationRow]]:
+    """The episodes as they were written, with their cycles."""
+    names = ("cycle", "suite", "level", "variant", "episode", "returns", "solved", "score", "length")
+    columns = zip(*(getattr(found, name).tolist() for name in names), strict=True)
+    return [
+        (cycle, EvaluationRow(suite, level, variant, episode, total, bool(solved), score, length))
+        for cycle, suite, level, variant, episode, total, solved, score, length in columns
+    ]
 
 
 def test_a_name_with_a_line_break_is_refused(tmp_path: Path) -> None:
     table = EvaluationTable(tmp_path / "evaluations.csv")
     with pytest.raises(ValueError, match="must not contain line breaks"):
         table.write(1, 1, 1, [episode(0), episode(1, level="a\nb")])
-    assert table.read() == []
+    assert len(read_evaluations(tmp_path / "evaluations.csv")) == 0
 
 
 # Resuming
@@ -225,7 +246,7 @@ def test_rows_are_counted_from_the_file_on(tmp_path: Path) -> None:
     assert (table.rows, table.found()) == (7, 0)
     table.write(4, 1, 400, [episode(0)])
     assert path.read_text().startswith("cycle,updates")
-    assert [cycle for cycle, _ in table.read()] == [4]
+    assert read_evaluations(path).cycle.tolist() == [4]
 
 
 def test_rows_that_are_damaged_are_passed_over(tmp_path: Path) -> None:
@@ -233,7 +254,7 @@ def test_rows_that_are_damaged_are_passed_over(tmp_path: Path) -> None:
     write_evaluations_of(path, range(1, 3))
     damaged = [b"\xff\n", b"1,2\n", b"1,1,1,s,l,v,0,high,1,3\n", b"1,1,1,s,l,v,0,0.5,yes,3\n", b'"' * 200_000]
     path.write_bytes(path.read_bytes() + b"".join(damaged))
-    assert len(EvaluationTable(path).read()) == 6
+    assert len(read_evaluations(path)) == 6
 
 
 # Disks that refuse
@@ -278,3 +299,65 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="symbolic links"):
         JsonLines(tmp_path / "metrics.jsonl").write([metrics_row(1)])
     assert victim.read_text() == "precious"
+
+
+# Curves
+
+
+NAMES = ("return", "absent", "solved")
+USUAL = {"cycle": 1, "x/y": 0.5, "return": -1.25e-07, "solved": None}
+
+
+def curve_of(path: Path, *rows: object) -> dict[str, np.ndarray]:
+    path.write_bytes(b"".join(row if isinstance(row, bytes) else line(row) for row in rows))
+    return read_curves(path, NAMES)
+
+
+def line(row: object) -> bytes:
+    return json.dumps(row).encode() + b"\n"
+
+
+def test_numbers_of_curves_are_read_to_the_last_digit(tmp_path: Path) -> None:
+    values = [0.1 + 0.2, -0.0, 1e300, 5e-324, 12345678901234567890, 7]
+    rows = [USUAL | {"cycle": at, "return": value} for at, value in enumerate(values)]
+    read = curve_of(tmp_path / "metrics.jsonl", *rows)
+    np.testing.assert_array_equal(read["return"], np.array(values, float))
+    np.testing.assert_array_equal(read["cycle"], np.arange(len(values)))
+    assert np.isnan([read["absent"], read["solved"], read["updates"]]).all()
+    assert read_metrics(tmp_path / "metrics.jsonl").keys() == USUAL.keys()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"return": 2.5, "cycle": 7},
+        USUAL | {"cycle": 7, "return": 2.5, "more": 3},
+        USUAL | {"cycle": 7, "return": 2.5, "x/y": {"nested": [1, 2]}},
+        USUAL | {"cycle": 7, "return": 2.5, "solved": "1.0", "absent": 10**400},
+        {"cycle": 7, "x/y": True, "return": 2.5, "solved": float("nan")},
+    ],
+)
+def test_a_row_of_other_columns_is_read_too(tmp_path: Path, other: dict) -> None:
+    read = curve_of(tmp_path / "metrics.jsonl", USUAL, other, USUAL)
+    np.testing.assert_array_equal([read[name][1] for name in ("cycle", *NAMES)], [7, 2.5, np.nan, np.nan])
+    np.testing.assert_array_equal(read["cycle"], [1, 7, 1])
+
+
+@pytest.mark.parametrize(
+    "damaged", [b'{"cycle": 1, "x/y": 0', b'{"cycle": 01, "x/y": 0.5}', b"[1]", b"", b"\xff", b"[" * 10**5]
+)
+def test_damaged_and_torn_lines_are_passed_over(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    read = curve_of(path, USUAL, damaged + b"\n", USUAL | {"cycle": 2, "updates": 1}, b'{"cycle": 4')
+    np.testing.assert_array_equal(read["cycle"], [1, 2])
+    np.testing.assert_array_equal(read_metrics(path)["cycle"], [1, 2])
+    assert last_row(path)["updates"] == 1
+
+
+def test_truth_is_a_number_and_a_file_may_begin_with_anything(tmp_path: Path) -> None:
+    path, row = tmp_path / "metrics.jsonl", {"cycle": 1, "return": False, "solved": True}
+    for first in (b"", b"damaged\n", b"\n"):
+        read = curve_of(path, first, row)
+        np.testing.assert_array_equal([read[name][0] for name in NAMES], [0, np.nan, 1])
+    assert column_names(path) == []
+    assert (column_names(tmp_path / "none"), last_row(tmp_path / "none")) == ([], {})

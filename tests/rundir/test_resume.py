@@ -19,11 +19,10 @@ from rich.console import Console
 import cenie
 from cenie import settings
 from cenie.command import cli
-from cenie.experiment.config import MAY_CHANGE_ON_RESUME
 from cenie.experiment.rows import EvaluationRow
 from cenie.rundir import evaluate, manifest
 from cenie.rundir.config_file import load_config
-from cenie.rundir.files import RunDirectory, RunDirectoryError, config_hash, read_json, write_json
+from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json, write_json
 from cenie.rundir.manifest import Unusable
 from cenie.rundir.resume import check_checkpoints, decay_note, read_facts, updates_done, with_decay
 from cenie.training import loop as training
@@ -150,7 +149,7 @@ def test_checkpoints_of_another_run_are_refused_though_their_shapes_fit(
     shutil.copytree(short / "checkpoints", other / "checkpoints")
     if kept:
         data = settings.to_data(config)
-        own = {"settings": data, "config_hash": config_hash(data, MAY_CHANGE_ON_RESUME)}
+        own = {"settings": data}
         foreign = newest(other).with_name("step-00000001")
         shutil.move(foreign, tmp_path / "foreign")
         forge_facts(other, lambda facts: facts.update(own))
@@ -170,7 +169,6 @@ def test_what_may_change_on_resume_is_no_difference(short: Path) -> None:
 def test_a_setting_that_is_newer_than_the_checkpoint_has_its_default(short: Path) -> None:
     def as_before(facts: dict[str, Any]) -> None:
         del facts["settings"]["student"]["ppo"]["adam_eps"]
-        facts["config_hash"] = config_hash(facts["settings"], MAY_CHANGE_ON_RESUME)
 
     forge_facts(short, as_before)
     assert check_checkpoints(SHORT, RunDirectory(short)) == 2
@@ -271,10 +269,7 @@ def test_a_table_that_is_a_link_keeps_its_target(short: Path, name: str, tmp_pat
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(
-            (name, None)
-            for name in ("settings", "environment", "env_steps", "updates", "rows", "config_hash")
-        ),
+        *((name, None) for name in ("settings", "environment", "env_steps", "updates", "rows")),
         ("env_steps", "many"),
         ("rows", {"metrics.jsonl": "all"}),
         ("deviations", [1]),
@@ -300,7 +295,6 @@ def test_forged_or_missing_facts_are_named(short: Path, name: str, value: object
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda facts: facts.update(config_hash="0" * 64), "config_hash: not that of the checkpoint's own"),
         (lambda facts: facts["settings"].update(magic=1), "magic: unknown setting"),
         (lambda facts: facts["settings"].update(student=[]), "student: expected a group of settings"),
         (lambda facts: facts["settings"].update({str(n): n for n in range(99)}), " more\n"),
@@ -391,7 +385,7 @@ def test_no_escape_character_is_printed_while_training(short: Path, capsys) -> N
     data = read_json(short / "config.json") | {"preset": ESCAPE}
     write_json(short / "config.json", data)
     (short / "lock").write_text(json.dumps({"pid": 1, "host": ESCAPE}))
-    own = {"settings": data, "config_hash": config_hash(data, MAY_CHANGE_ON_RESUME)}
+    own = {"settings": data}
     forge_facts(short, lambda facts: facts["environment"].update(jax=ESCAPE) or facts.update(own))
     with (short / "evaluations.csv").open("a") as table:
         table.write(f"0,0,0,cenie8,{ESCAPE},{ESCAPE},0,0.5,1,1.0,3\n")

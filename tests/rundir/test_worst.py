@@ -9,7 +9,7 @@ from rich.console import Console
 from cenie.envs.base import Suite, SuiteEntry
 from cenie.experiment.rows import EvaluationRow
 from cenie.rundir.evaluate import score_table
-from cenie.rundir.metrics import Evaluation
+from cenie.rundir.evaluations import Evaluation, episodes_of
 from cenie.rundir.worst import FEWEST_ENTRIES, worst_levels
 
 
@@ -89,7 +89,7 @@ def test_cenie_evaluate_prints_the_worst_tenth_of_a_large_suite(count, said):
         for episode in range(2)
     ]
     text = io.StringIO()
-    Console(file=text, width=100).print(score_table(suite, [Evaluation(1, 1, 1, rows)]))
+    Console(file=text, width=100).print(score_table(suite, episodes_of([Evaluation(1, 1, 1, rows)])))
     lines = text.getvalue().splitlines()
     assert any("band 0" in line and "0.80" in line for line in lines)
     assert any("mean" in line and "0.900" in line for line in lines)

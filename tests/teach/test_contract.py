@@ -14,7 +14,7 @@ import pytest
 
 from cenie.envs.domains import DOMAINS
 from cenie.experiment.build import build, place
-from cenie.methods.designer import DesignerSource
+from cenie.methods.paired import DesignerSource
 from cenie.methods.table import METHODS
 from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import EDIT, NEW, REPLAY
@@ -275,9 +275,7 @@ def test_recorded_lineage_and_scores_are_those_of_the_buffer(played: Played):
         return
     born: dict[int, tuple[int, int]] = {}
     for cycle, levels in enumerate(played.levels):
-        replay = played.states[cycle + 1].teacher.replay
-        assert replay is not None
-        buffer = jax.device_get(replay.buffer)
+        buffer = jax.device_get(played.states[cycle + 1].teacher.buffer)
         stored = {int(id): slot for slot, id in enumerate(buffer.ids[: buffer.size])}
         for id, parent, generation in zip(levels["id"], levels["parent"], levels["generation"], strict=True):
             if id < 0:
@@ -363,12 +361,12 @@ def test_edits_follow_replays_and_only_in_methods_that_edit(played: Played):
 
 
 def test_buffer_fills_with_valid_levels_and_finite_scores(played: Played):
-    replay = played.states[-1].teacher.replay
+    buffer = played.states[-1].teacher.buffer
     if played.setup.curriculum.replay is None:
-        assert replay is None
+        assert buffer is None
         return
-    assert replay is not None
-    size = int(replay.buffer.size)
+    assert buffer is not None
+    size = int(buffer.size)
     assert size == int(played.rows[-1]["teacher/buffer_size"]) > 0
-    assert np.isfinite(np.asarray(replay.buffer.scores)).all()
-    assert len(set(np.asarray(replay.buffer.ids)[:size].tolist())) == size
+    assert np.isfinite(np.asarray(buffer.scores)).all()
+    assert len(set(np.asarray(buffer.ids)[:size].tolist())) == size

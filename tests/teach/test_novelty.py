@@ -16,12 +16,13 @@ from cenie.novelty.config import MixtureConfig
 from cenie.replay import weight
 from cenie.replay.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.replay.outcomes import Points, evenly_spread, in_first_episode
+from cenie.replay.play import Play
 from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
 from cenie.teach import teacher
 from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY
 from cenie.teach.cycle import play
-from cenie.teach.novelty import Experience, most_novel
+from cenie.teach.novelty import most_novel
 from tests.teach.runs import run
 from tests.tiny import tiny
 
@@ -49,28 +50,26 @@ def test_weight_zero_is_the_method_without_novelty_bit_for_bit(with_novelty, wit
     assert {int(row["teacher/kind"]) for row in rows} >= {NEW, REPLAY}
     for mine, other in zip(ours, theirs):
         assert digest(mine.student) == digest(other.student)
-        assert digest(mine.teacher.replay.buffer.levels) == digest(other.teacher.replay.buffer.levels)
+        assert digest(mine.teacher.buffer.levels) == digest(other.teacher.buffer.levels)
         for name in ("ids", "last_played", "parents", "generations", "size", "clock"):
             np.testing.assert_array_equal(
-                getattr(mine.teacher.replay.buffer, name), getattr(other.teacher.replay.buffer, name)
+                getattr(mine.teacher.buffer, name), getattr(other.teacher.buffer, name)
             )
-        np.testing.assert_array_equal(
-            mine.teacher.replay.buffer.scores[:, 0], other.teacher.replay.buffer.scores[:, 0]
-        )
+        np.testing.assert_array_equal(mine.teacher.buffer.scores[:, 0], other.teacher.buffer.scores[:, 0])
 
 
 def test_weight_half_is_not_the_method_without_novelty():
     """Otherwise the test above would say nothing."""
     _, ours, _ = run("plr-cenie")
     _, theirs, _ = run("plr-robust", optimised=True, run__devices=1)  # as above
-    assert digest(ours[-1].teacher.replay.buffer.ids) != digest(theirs[-1].teacher.replay.buffer.ids)
+    assert digest(ours[-1].teacher.buffer.ids) != digest(theirs[-1].teacher.buffer.ids)
 
 
 def test_the_dagger_ignores_regret(cenie):
     _, setup = build(tiny("plr-cenie-dagger"))
     state = cenie[1][-1].teacher
-    assert int(state.replay.buffer.size) > 3
-    regret = state.replay.buffer.scores.at[:, 0].set(state.replay.buffer.scores[::-1, 0] * 3 + 1)
+    assert int(state.buffer.size) > 3
+    regret = state.buffer.scores.at[:, 0].set(state.buffer.scores[::-1, 0] * 3 + 1)
     other = jax.tree.map(lambda leaf: leaf, state)
     other = _with_scores(other, regret)
     for seed in range(5):
@@ -83,7 +82,7 @@ def test_the_dagger_ignores_regret(cenie):
 
 
 def _with_scores(state, scores):
-    return eqx.tree_at(lambda s: s.replays[0].buffer.scores, state, scores)
+    return eqx.tree_at(lambda s: s.buffers[0].scores, state, scores)
 
 
 @eqx.filter_jit
@@ -92,12 +91,11 @@ def played_again(setup, before):
     keys = jax.random.split(jax.random.fold_in(before.key, before.counters.cycles), 4)
     assignment, _ = teacher.ask(setup.curriculum, before.teacher, keys[0], setup.student.num_levels)
     (batch,) = assignment.batches
-    played = play(setup, 0, before.student, batch.levels, keys[1])
+    played = play(setup, 0, before.student, batch, keys[1])
     novelty, known = setup.curriculum.novelty, before.teacher.novelty
     points = played.points
-    experience = Experience(batch.levels, points, assignment.kind == NEW)
     plain = coverage.novelty(novelty.coverage, known.coverage, points.values, points.valid)
-    scored = novelty.score(known, experience, before.teacher.replay.buffer)
+    scored = novelty.score(known, played, before.teacher.buffer)
     return batch.slots, played.outcomes.completed, plain, scored
 
 
@@ -109,7 +107,7 @@ def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
         if int(row["teacher/kind"]) != REPLAY:
             continue
         slots, done, expected, _ = map(np.asarray, played_again(setup, before))
-        stored = np.asarray(after.teacher.replay.buffer.scores[slots, 1])
+        stored = np.asarray(after.teacher.buffer.scores[slots, 1])
         for slot in np.unique(slots):
             rows_of_slot = (slots == slot) & done
             if rows_of_slot.any():
@@ -124,7 +122,7 @@ def test_only_replays_and_what_first_fills_it_enter_the_window(cenie):
     capacity = setup.curriculum.replay.config.capacity
     seen = set()
     for before, after, row in zip(states, states[1:], rows):
-        filling = int(before.teacher.replay.buffer.size) < 0.5 * capacity
+        filling = int(before.teacher.buffer.size) < 0.5 * capacity
         kind = int(row["teacher/kind"])
         full = bool(np.asarray(before.teacher.novelty.coverage.valid).any(axis=1).all())
         enters = kind == REPLAY or (filling and not full)
@@ -141,7 +139,7 @@ def test_only_replays_and_what_first_fills_it_enter_the_window(cenie):
 def test_levels_from_before_the_first_fit_are_the_least_novel(cenie):
     """Their 0 used to be above everything that was measured later, often for dozens of replays."""
     _, states, _ = cenie
-    first, second = (states[i].teacher.replay.buffer for i in (1, 2))
+    first, second = (states[i].teacher.buffer for i in (1, 2))
     before = int(first.size)
     assert (np.asarray(first.column(NOVELTY)) == 0).all()
     later = np.asarray(second.column(NOVELTY))[: int(second.size)]
@@ -170,8 +168,8 @@ def test_rescored_novelty_is_that_of_the_kept_points_under_the_present_model():
         assert refitted == (
             digest(before.teacher.novelty.coverage.model) != digest(after.teacher.novelty.coverage.model)
         )
-        buffer = after.teacher.replay.buffer
-        size, kept = int(buffer.size), buffer.memory["points"]
+        buffer = after.teacher.buffer
+        size, kept = int(buffer.size), after.teacher.novelty.kept
         present = coverage.novelty(
             setup.curriculum.novelty.coverage,
             after.teacher.novelty.coverage,
@@ -212,20 +210,21 @@ def test_kept_points_are_spread_evenly_over_those_that_exist(valid, count):
 
 def test_correlation_of_novelty_with_age_is_logged(cenie):
     _, states, rows = cenie
-    buffer, row = states[-1].teacher.replay.buffer, rows[-1]
+    buffer, row = states[-1].teacher.buffer, rows[-1]
     size = int(buffer.size)
     expected = stats.spearmanr(buffer.column(NOVELTY)[:size], buffer.staleness[:size]).statistic
     assert row["teacher/novelty_age_correlation"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_refits_are_made_only_when_due():
-    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=2), refit_every=3)
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=2), 4, refit_every=3)
     state = novelty.init((8, 2))
 
     @jax.jit
     def learn(state, points, enters, key):
-        experience = Experience(jnp.zeros(1), Points(points, jnp.ones((1, 8), bool)), jnp.asarray(False))
-        return novelty.learn(state, experience, slots=jnp.zeros(1, jnp.int32), enters=enters, key=key)
+        points = Points(points, jnp.ones((1, 8), bool))
+        played = Play((), points=points, kind=jnp.asarray(REPLAY), stored_in=jnp.zeros(1, jnp.int32))
+        return novelty.learn(state, played, enters=enters, key=key)
 
     refitted = []
     for number in range(9):
@@ -241,20 +240,19 @@ def test_refits_are_made_only_when_due():
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_full_window_waits_for_the_student_to_learn(learned):
     """While a buffer was filling, every batch cost a fit to the experience of one and the same student."""
-    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3))
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3), 4)
     state = novelty.init((8, 2))
 
     @jax.jit
     def learn(state, points, key):
-        experience = Experience(
-            jnp.zeros(2),
-            Points(points, jnp.ones((2, 8), bool)),
-            is_new=jnp.asarray(True),
+        played = Play(
+            (),
+            points=Points(points, jnp.ones((2, 8), bool)),
+            kind=jnp.asarray(NEW),
             learned=jnp.asarray(learned),
+            stored_in=jnp.zeros(2, jnp.int32),
         )
-        return novelty.learn(
-            state, experience, slots=jnp.zeros(2, jnp.int32), enters=jnp.asarray(True), key=key
-        )
+        return novelty.learn(state, played, enters=jnp.asarray(True), key=key)
 
     models = set()
     for number in range(5):
@@ -274,20 +272,20 @@ def test_a_full_window_waits_for_the_student_to_learn(learned):
 )
 def test_the_window_takes_what_it_is_told_to(takes, expected):
     """`enters` is what the teacher says: the batch is replayed, or the level buffer is still filling."""
-    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3), window_takes=takes)
+    novelty = CenieNovelty(MixtureConfig(components=(2, 2), window=3), 4, window_takes=takes)
     batches = {
-        "filling": {"enters": True, "is_new": True, "learned": False},
-        "new": {"enters": False, "is_new": True, "learned": False},
-        "replay": {"enters": True, "is_new": False, "learned": True},
-        "edit": {"enters": False, "is_new": False, "learned": False},
+        "filling": {"enters": True, "kind": NEW, "learned": False},
+        "new": {"enters": False, "kind": NEW, "learned": False},
+        "replay": {"enters": True, "kind": REPLAY, "learned": True},
+        "edit": {"enters": False, "kind": EDIT, "learned": False},
     }
 
     @jax.jit
     def learn(state, flags, key):
         points = Points(jax.random.normal(key, (2, 8, 2)), jnp.ones((2, 8), bool))
-        experience = Experience(jnp.zeros(2), points, is_new=flags["is_new"], learned=flags["learned"])
         slots = jnp.zeros(2, jnp.int32)
-        return novelty.learn(state, experience, slots=slots, enters=flags["enters"], key=key)
+        told = Play((), points=points, kind=flags["kind"], learned=flags["learned"], stored_in=slots)
+        return novelty.learn(state, told, enters=flags["enters"], key=key)
 
     state, taken = novelty.init((8, 2)), {}
     for number, (name, flags) in enumerate(batches.items()):
@@ -306,18 +304,16 @@ def test_the_novelty_of_a_level_is_measured_as_it_is_told_to():
     valid = jnp.ones((2, 8), bool)
     state = coverage.fit(config, coverage.push(coverage.init(config, 8, 2), points, valid), key)
     surprise = -np.asarray(coverage.log_density(config, state, points.reshape(-1, 2))).reshape(2, 8)
-    experience = Experience(
-        jnp.zeros(2), Points(points, valid, in_first_episode(done)), is_new=jnp.asarray(True)
-    )
+    played = Play((), points=Points(points, valid, in_first_episode(done)), kind=jnp.asarray(NEW))
     expected = {
         "mean": surprise.mean(axis=1),
         "highest": surprise.max(axis=1),
         "first-episode": [surprise[0, :3].mean(), surprise[1].mean()],
     }
     for measure, values in expected.items():
-        novelty = CenieNovelty(config, measure=measure)
+        novelty = CenieNovelty(config, 4, measure=measure)
         novelty_state = eqx.tree_at(lambda s: s.coverage, novelty.init((8, 2)), state)
-        found = novelty._measured(novelty_state, experience)
+        found = novelty._measured(novelty_state, played)
         np.testing.assert_allclose(found, values, rtol=1e-5)
 
 
@@ -329,7 +325,7 @@ def test_of_several_children_only_the_most_novel_can_enter():
     assert any(int(rows[i]["teacher/inserted"]) for i in edits)
     for i in edits:
         assert int(rows[i]["teacher/inserted"]) <= 2
-    parents = np.asarray(states[-1].teacher.replay.buffer.parents)
+    parents = np.asarray(states[-1].teacher.buffer.parents)
     assert (parents >= 0).any()
 
 
@@ -357,7 +353,7 @@ def test_weight_schedules():
 
 
 def test_the_adaptive_weight_follows_the_ranking_whose_levels_change(cenie):
-    buffer = cenie[1][-1].teacher.replay.buffer
+    buffer = cenie[1][-1].teacher.buffer
     size = int(buffer.size)
     # Two levels: one that only regret would draw, one that only novelty would.
     scores = jnp.zeros_like(buffer.scores).at[0].set(jnp.array([9.0, -9.0])).at[1].set(jnp.array([-9.0, 9.0]))
@@ -395,7 +391,7 @@ def test_rank_correlation_is_spearmans(cenie):
     _, states, rows = cenie
     compared = 0
     for state, row in zip(states[1:], rows):
-        buffer = state.teacher.replay.buffer
+        buffer = state.teacher.buffer
         scores = np.asarray(buffer.scores)[: int(buffer.size)]
         if len(np.unique(scores[:, 0])) > 1 and len(np.unique(scores[:, 1])) > 1:
             expected = stats.spearmanr(scores[:, 0], scores[:, 1]).statistic

@@ -13,13 +13,13 @@ import pytest
 
 import cenie
 from cenie.experiment.build import build, place
-from cenie.replay.buffer import Remembered
 from cenie.replay.config import Constant
 from cenie.rundir.checkpoint import digest
 from cenie.teach.curriculum import NEW, REPLAY, Curriculum
 from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from cenie.xla.parts import CompiledCycles
+from cenie.xla.tricks import write_rows
 from tests.tiny import tiny
 
 MANY_UPDATES = 1000
@@ -69,7 +69,7 @@ class CountingSource:
 @functools.cache
 def replayed():
     """A run with a source and a novelty of one's own, which share a program because programs take long."""
-    parts = {"source": CountingSource(), "novelty": LengthNovelty(), "alpha": Constant(value=1.0)}
+    parts = {"source": CountingSource(), "novelty": LengthNovelty(12), "alpha": Constant(value=1.0)}
     return cycles(changed("plr-robust", **parts), 12)
 
 
@@ -94,7 +94,7 @@ def test_a_second_student_plays_the_same_levels_and_learns_by_itself():
         # The first student's run is the one it would have had alone, up to how the compiler orders sums.
         for mine, theirs in zip(jax.tree.leaves(one.student.network), jax.tree.leaves(two.student.network)):
             np.testing.assert_allclose(mine, theirs, atol=1e-5)
-        np.testing.assert_array_equal(one.teacher.replay.buffer.ids, two.teacher.replay.buffer.ids)
+        np.testing.assert_array_equal(one.teacher.buffer.ids, two.teacher.buffer.ids)
         assert int(two.counters.rollouts) == 2 * int(one.counters.rollouts)
         assert row["solved"] == pytest.approx(alone_row["solved"])
         assert np.isfinite(row["student1/loss"]) == np.isfinite(row["student/loss"])
@@ -107,12 +107,12 @@ def test_each_student_can_have_its_own_levels():
     states, rows = cycles(changed("plr-robust", students=2, own_levels=True), 12)
     kinds = [int(row["teacher/kind"]) for row in rows]
     assert {NEW, REPLAY} == set(kinds)
-    first, second = states[-1].teacher.replays
-    assert int(first.buffer.size) > 0
-    assert int(second.buffer.size) == int(rows[-1]["teacher/buffer1/buffer_size"]) > 0
-    assert digest(first.buffer.scores) != digest(second.buffer.scores)
+    first, second = states[-1].teacher.buffers
+    assert int(first.size) > 0
+    assert int(second.size) == int(rows[-1]["teacher/buffer1/buffer_size"]) > 0
+    assert digest(first.scores) != digest(second.scores)
     replay = next(index for index, kind in enumerate(kinds) if kind == REPLAY)
-    drawn = [past.replayed for past in states[replay + 1].teacher.replays]
+    drawn = states[replay + 1].teacher.replayed
     assert digest(drawn[0]) != digest(drawn[1])
 
 
@@ -120,35 +120,34 @@ def test_each_student_can_have_its_own_levels():
 class LengthNovelty:
     """The largest number met on a level, and one more for each batch: it remembers, learns and rescores."""
 
-    def remembered(self, points_shape):
-        return {"farthest": Remembered("last", (points_shape[1],))}
+    capacity: int
 
     def init(self, points_shape):
-        return jnp.zeros((), jnp.float32)
+        return jnp.zeros((), jnp.float32), jnp.zeros((self.capacity, points_shape[1]))
 
-    def score(self, state, met, buffer):
-        return jnp.abs(met.points.values).max(axis=(1, 2)) + state
+    def score(self, state, play, buffer):
+        return jnp.abs(play.points.values).max(axis=(1, 2)) + state[0]
 
-    def memory(self, state, met):
-        return {"farthest": jnp.abs(met.points.values).max(axis=1)}
-
-    def learn(self, state, met, slots, enters, key, mesh=None):
-        return state + jnp.where(enters, 1.0, 0.0)
+    def learn(self, state, play, enters, key, mesh=None):
+        farthest = jnp.abs(play.points.values).max(axis=1)
+        kept = write_rows(state[1], play.stored_in, farthest)
+        return state[0] + jnp.where(enters, 1.0, 0.0), kept
 
     def rescore(self, state, buffer, *, mesh=None):
-        return buffer.memory["farthest"].max(axis=1) + state
+        return state[1].max(axis=1) + state[0]
 
     def metrics(self, state, buffer):
-        return {"batches": state}
+        return {"batches": state[0]}
 
 
 def test_another_novelty_remembers_and_rescores():
     states, rows = replayed()
     assert int(rows[-1]["teacher/batches"]) > 1
-    buffer = states[-1].teacher.replay.buffer
+    buffer = states[-1].teacher.buffer
     size = int(buffer.size)
     assert buffer.columns == ("regret", "novelty")
-    expected = np.asarray(buffer.memory["farthest"]).max(axis=1) + float(states[-1].teacher.novelty)
+    batches, farthest = states[-1].teacher.novelty
+    expected = np.asarray(farthest).max(axis=1) + float(batches)
     np.testing.assert_allclose(buffer.column("novelty")[:size], expected[:size], rtol=1e-6)
     assert (np.asarray(buffer.column("novelty"))[size:] == 0).all()
 
@@ -221,13 +220,13 @@ def test_networks_of_ones_own_that_cannot_be_trained_are_refused():
 def test_impossible_curricula_are_refused():
     source = RandomSource(lambda key: jnp.zeros(()))
     with pytest.raises(ValueError, match="novelty needs replay"):
-        Curriculum(source, True, novelty=LengthNovelty())
+        Curriculum(source, True, novelty=LengthNovelty(12))
     with pytest.raises(ValueError, match="own_levels needs replay"):
         Curriculum(source, True, students=2, own_levels=True)
     with pytest.raises(ValueError, match="at least one student"):
         Curriculum(source, True, students=0)
     _, setup = build(tiny("plr-robust"))
     with pytest.raises(ValueError, match="own_levels must be False"):
-        dataclasses.replace(setup.curriculum, own_levels=True, students=2, novelty=LengthNovelty())
+        dataclasses.replace(setup.curriculum, own_levels=True, students=2, novelty=LengthNovelty(12))
     with pytest.raises(ValueError, match="has 2 students, got settings of 1"):
         dataclasses.replace(setup, curriculum=dataclasses.replace(setup.curriculum, students=2))

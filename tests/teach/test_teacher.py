@@ -1,5 +1,6 @@
 """Choosing parents, lineage, the memory of a level's best return, and rollouts made by hand."""
 
+import dataclasses
 import functools
 
 import jax
@@ -10,7 +11,8 @@ import pytest
 from cenie.experiment.build import build, place
 from cenie.records import Advantages, Rollout
 from cenie.replay.config import ReplayConfig
-from cenie.replay.outcomes import Played, episode_outcomes
+from cenie.replay.outcomes import episode_outcomes
+from cenie.replay.play import Play
 from cenie.replay.scores import SCORES
 from cenie.teach import teacher
 from cenie.teach.curriculum import (
@@ -18,7 +20,6 @@ from cenie.teach.curriculum import (
     NEW,
     REPLAY,
     Assignment,
-    Batch,
     Curriculum,
     Editing,
     Replay,
@@ -74,16 +75,14 @@ def test_children_know_their_parents_and_generation():
     state = place(setup, init(setup, 0))
     grown = 0
     for _ in range(20):
-        before = state.teacher.replay
+        before = state.teacher
         state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
-        after = state.teacher.replay
-        assert before is not None
-        assert after is not None
+        after = state.teacher
         if int(metrics["teacher/kind"][0]) != EDIT:
             continue
         fresh = np.flatnonzero(np.asarray(after.buffer.ids) >= int(before.buffer.next_id))
         parents = dict(zip(np.asarray(before.buffer.ids).tolist(), np.asarray(before.buffer.generations)))
-        replayed = set(np.asarray(before.buffer.ids)[np.asarray(before.replayed)].tolist())
+        replayed = set(np.asarray(before.buffer.ids)[np.asarray(before.replayed[0])].tolist())
         for slot in fresh:
             parent = int(after.buffer.parents[slot])
             assert parent in replayed
@@ -99,14 +98,12 @@ def test_best_return_of_a_level_is_never_forgotten():
     state = place(setup, init(setup, 1))
     replays = 0
     for _ in range(15):
-        before = state.teacher.replay
+        before = state.teacher
         state, _, metrics, _ = advance(state, updates=MANY_UPDATES)
-        after = state.teacher.replay
-        assert before is not None
-        assert after is not None
+        after = state.teacher
         if int(metrics["teacher/kind"][0]) == REPLAY:
             replays += 1
-            old, new = (np.asarray(s.buffer.memory["max_return"]) for s in (before, after))
+            old, new = (np.asarray(s.buffer.max_return) for s in (before, after))
             assert (new >= old).all()
     assert replays > 2
 
@@ -140,10 +137,16 @@ def tell(method, state, kind, levels, reward, done, slots):
         last_value=zeros[:, 0],
     )
     nothing = jnp.zeros(LEVELS, jnp.int32)
-    batch = Batch(levels, slots, nothing - 1, nothing)
+    lineage = {"parents": nothing - 1, "generations": nothing}
+    batch = Play(levels, kind=kind, learned=kind == REPLAY, slot=slots, **lineage)
     assignment = Assignment(kind, kind == REPLAY, (batch,), ())
-    played = Played(levels, rollout, Advantages(reward, reward, reward, 1.0, 1.0), episode_outcomes(rollout))
-    return teacher.tell(method, state, assignment, played=(played,), key=jax.random.key(0))[:2]
+    play = dataclasses.replace(
+        batch,
+        rollout=rollout,
+        advantages=Advantages(reward, reward, reward, 1.0, 1.0),
+        outcomes=episode_outcomes(rollout),
+    )
+    return teacher.tell(method, state, assignment, plays=(play,), key=jax.random.key(0))[:2]
 
 
 def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):
@@ -161,9 +164,7 @@ def told(method, state, levels, rewards, ends, kind=NEW, slots=(0,) * LEVELS):
 
 
 def scores_of(state):
-    return dict(
-        zip(np.asarray(state.replay.buffer.levels).tolist(), state.replay.buffer.scores[:, 0].tolist())
-    )
+    return dict(zip(np.asarray(state.buffer.levels).tolist(), state.buffer.scores[:, 0].tolist()))
 
 
 @pytest.mark.parametrize("kind", [NEW, EDIT])
@@ -189,7 +190,7 @@ def test_bug_unfinished_column_of_an_easy_parent_counts_as_score_0():
     slots = [3, 0, 1, 1]
     rewards, ends = [[9.0], [1.0], [0.0], [7.0]], [[False], [True], [True], [True]]
     state, _ = told(method, state, [4, 1, 2, 2], rewards, ends, REPLAY, slots)
-    past = state.replay
+    past = state
     np.testing.assert_array_equal(past.buffer.scores[:, 0], [1.0, 3.5, 3.0, 4.0])
     assignment, _ = jax.jit(lambda s: teacher.ask(method, s, jax.random.key(1), LEVELS))(state)
     assert int(assignment.kind) == EDIT

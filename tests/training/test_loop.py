@@ -22,15 +22,16 @@ from cenie.experiment.rows import EvaluationRow
 from cenie.methods.table import METHODS
 from cenie.rundir.checkpoint import CheckpointError, load_newest
 from cenie.rundir.config_file import load_config
+from cenie.rundir.evaluations import read_evaluations
 from cenie.rundir.files import RunDirectory, read_json, write_json
-from cenie.rundir.levels import read_levels, read_snapshot, snapshots_of
-from cenie.rundir.metrics import EvaluationTable
+from cenie.rundir.levels import read_levels
 from cenie.rundir.plays import PLAYS
 from cenie.rundir.resume import updates_done
-from cenie.rundir.snapshot import levels_of_snapshot
+from cenie.rundir.run import load_run
+from cenie.rundir.snapshot_arrays import levels_of_snapshot
+from cenie.rundir.snapshots import read_snapshot, snapshots_of
 from cenie.teach.cycle import init
 from cenie.training import loop as training
-from cenie.training.api import load_run
 from cenie.training.progress import Progress
 from tests.tiny import tiny
 
@@ -106,7 +107,7 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     assert levels["level/walls"].reshape(-1, 4).mean(axis=1) == pytest.approx(
         [r["level/walls"] for r in rows]
     )
-    evaluated = {cycle for cycle, _ in EvaluationTable(path / "evaluations.csv").read()}
+    evaluated = {*read_evaluations(path / "evaluations.csv").cycle.tolist()}
     files = snapshots_of(path / "snapshots")
     assert files.keys() == evaluated - {0}
     config = tiny("plr-robust")
@@ -114,7 +115,7 @@ def test_levels_are_recorded_in_every_cycle_and_snapshots_made_at_every_evaluati
     loaded = load_newest(path / "checkpoints", init(setup, 0))
     assert loaded is not None
     snapshot = read_snapshot(files[loaded.step])
-    buffer, replay = snapshot.buffers[0], loaded.tree.teacher.replays[0].buffer
+    buffer, replay = snapshot.buffers[0], loaded.tree.teacher.buffers[0]
     size = int(replay.size)
     stored = levels_of_snapshot(buffer, domain.generator("random")(jax.random.key(0)))
     jax.tree.map(
@@ -213,11 +214,11 @@ def test_several_checkpoints_can_be_evaluated(finished, capsys):
     path, _ = finished
     assert cli.run(["evaluate", str(path), "--checkpoints", "2", "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
-    rows = EvaluationTable(next(path.glob("evaluation-cenie8-seed0-*.csv"))).read()
-    cycles = sorted({cycle for cycle, _ in rows})
+    rows = read_evaluations(next(path.glob("evaluation-cenie8-seed0-*.csv")))
+    cycles = sorted({*rows.cycle.tolist()})
     assert cycles == sorted(int(p.name.removeprefix("step-")) for p in (path / "checkpoints").iterdir())
     assert len(rows) == 2 * 2 * 8
-    mean = sum(row.solved for _, row in rows) / len(rows)
+    mean = rows.solved.mean()
     assert any("mean" in line and f"{mean:.3f}" in line for line in printed.splitlines())
     assert cli.run(["evaluate", str(path), "--checkpoints", "3", "--episodes", "1"]) == 0
     assert "only 2 of 3 checkpoints" in capsys.readouterr().out
@@ -261,15 +262,15 @@ def test_a_resumed_race_leaves_the_same_bytes_and_is_evaluated_on_circuits(tmp_p
     # Cut short: what circuits cost does not depend on how long they are driven.
     monkeypatch.setattr("cenie.experiment.evaluate.LONGEST_EPISODE", 2)
     monkeypatch.setattr("cenie.experiment.evaluate.SEGMENT", 2)
-    (played,) = load_run(whole).evaluate("f1", episodes=1, quiet=True)
-    assert len({row.level for row in played.rows}) == len(played.rows) == 20
-    china = next(row for row in played.rows if row.level == "China")
-    assert china.score == pytest.approx((china.episode_return + 200) / 1000)
+    played = load_run(whole).evaluate("f1", episodes=1, quiet=True)
+    assert len(played.levels()) == len(played) == 20
+    china = played.where(played.level == "China")
+    np.testing.assert_allclose(china.score, (china.returns + 200) / 1000)
     oval = tmp_path / "oval.csv"
     turn = np.linspace(0, 2 * np.pi, 50, endpoint=False)
     oval.write_text("x,y\n" + "".join(f"{200 * np.cos(a)},{150 * np.sin(a)}\n" for a in turn))
-    (played,) = load_run(whole).evaluate(str(oval), episodes=2, quiet=True)
-    assert [row.level for row in played.rows] == ["oval", "oval"]
+    played = load_run(whole).evaluate(str(oval), episodes=2, quiet=True)
+    assert played.level.tolist() == ["oval", "oval"]
     assert list(whole.glob("evaluation-oval-*.csv"))
 
 

@@ -255,7 +255,7 @@ def test_a_teacher_keeps_its_programs(cache: Path):
     one = [[0.0]] * 2
     teacher.tell(reward=one, value=one, terminated=[[True]] * 2, truncated=[[False]] * 2)
     kept = {path.name.split("-")[0] for path in cache.iterdir()}
-    assert {"jit_ask", "jit_recall", "jit__judge", "jit_absorb"} <= kept
+    assert {"jit_ask", "jit__locate", "jit__score", "jit__store_and_learn"} <= kept
     assert jax.config.jax_compilation_cache_dir is None
 
 

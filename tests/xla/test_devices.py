@@ -103,7 +103,7 @@ def in_two_processes(*arguments: str, temporary: Path) -> list[str]:
     both = [
         subprocess.Popen(
             [*command, number, *arguments],
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -18,7 +18,7 @@ CYCLES = 6
 @pytest.fixture
 def as_users_learn(monkeypatch: pytest.MonkeyPatch):
     """Learning is compiled with options of its own, as outside of the tests."""
-    monkeypatch.setitem(parts.PARTS, "learn_turn", AS_USERS_COMPILE_IT)
+    monkeypatch.setitem(parts.PARTS, "learn_all", AS_USERS_COMPILE_IT)
 
 
 @pytest.mark.usefixtures("as_users_learn")
@@ -30,13 +30,13 @@ def test_cycles_have_the_bits_of_a_training(tmp_path: Path):
     begun = cenie.init(setup, config.seed)
     state, counters, metrics, record = cenie.cycles(setup, begun, 100, config.updates)
     assert digest(state) == digest(run.state)
-    assert len(run.metrics) == len(counters.cycles) > config.updates
+    assert len(run.metrics["cycle"]) == len(counters.cycles) > config.updates
     for name in ("teacher/kind", "student/loss", "return"):
-        np.testing.assert_array_equal(metrics[name], [row[name] for row in run.metrics])
-    assert record.levels["id"].shape == (len(run.metrics), 1, config.student.num_levels)
+        np.testing.assert_array_equal(metrics[name], run.metrics[name])
+    assert record.levels["id"].shape == (len(run.metrics["cycle"]), 1, config.student.num_levels)
 
     alone, *_ = cenie.cycles(setup, begun, 2, config.updates)
-    for _ in range(len(run.metrics) - 2):
+    for _ in range(len(run.metrics["cycle"]) - 2):
         alone, *_ = cenie.cycle(setup, alone)
     assert digest(alone) == digest(run.state)
 

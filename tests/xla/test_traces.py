@@ -40,7 +40,7 @@ def fail(*_: object) -> None:
 @contextlib.contextmanager
 def nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        for part in ("play_turn", "learn_turn", "tell_turn"):
+        for part in ("ask_and_play", "learn_all", "tell_all"):
             patched.setattr(cycle_parts, part, fail)
         yield
 

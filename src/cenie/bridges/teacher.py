@@ -25,22 +25,24 @@ from cenie.bridges.levels import LevelCodec
 from cenie.envs.base import Design
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import ShuffledNovelty
-from cenie.methods.config import Epoet, Poet
-from cenie.methods.recipes import curriculum, named_columns
-from cenie.methods.table import METHODS, RandomTeacher, ReplayTeacher
-from cenie.methods.table import Teacher as TeacherSettings
+from cenie.methods.family import Family
+from cenie.methods.plr import named_columns
+from cenie.methods.table import METHODS
 from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
-from cenie.replay.scores import Score, ScoreInputs
+from cenie.replay.play import Play
+from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
+from cenie.rundir import manifest as manifests
+from cenie.rundir.manifest import Unusable
 from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
-from cenie.teach.measure import apart
+from cenie.teach.measure import Metrics, apart
 from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs
 
@@ -52,13 +54,7 @@ Layout = Literal["levels-first", "time-first"]
 """The order of the first two axes: [level, step], or [step, level]."""
 
 
-def _is_offered(teacher: Any) -> bool:
-    if isinstance(teacher, ReplayTeacher):
-        return teacher.correction is None and not isinstance(teacher.novelty, Poet | Epoet)
-    return isinstance(teacher, RandomTeacher)
-
-
-OFFERED = tuple(name for name, method in METHODS.items() if _is_offered(method.settings))
+OFFERED = tuple(name for name, method in METHODS.items() if method.settings.needs_levels_alone)
 """The methods that a loop of your own can use: those that need not know how levels are made, what students
 see, or what levels look like."""
 
@@ -112,7 +108,7 @@ class Teacher:
     `points_per_level` steps of a level (evenly spaced, if there are more).
 
     `scores` rank the levels in the place of the method's own score: by the names that they are to have, one
-    of ours by its name, a `cenie.Score`, or a function of `cenie.ScoreInputs`. `weights` say by these names
+    of ours by its name, a `cenie.Score`, or a function of `cenie.Play`. `weights` say by these names
     how much each ranking counts, all alike by default; novelty keeps its own weight (`alpha`).
 
     A level buffer has room for 32 tasks, at most 4,000 levels, unless `replay.capacity` says otherwise.
@@ -136,7 +132,7 @@ class Teacher:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         settings: Mapping[str, Any] | None = None,
-        scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None,
+        scores: Mapping[str, str | Score | Callable[[Play], Array]] | None = None,
         weights: Mapping[str, float] | None = None,
         features: int | None = None,
         points_per_level: int = 256,
@@ -285,21 +281,12 @@ class Teacher:
             self._steps *= 2
         padded = _padded(steps, self._steps)
         _, assignment, state = self._pending
-        metrics: dict[str, Array] = {"kind": assignment.kind}
+        metrics: Metrics = {"kind": assignment.kind}
         if replay is not None:
             with self._compiling(f"tell {self._steps}"):
-                experience = teacher.experience_of(assignment, assignment.batches[0].levels, points)
-                known = _recall(self._curriculum, state, assignment, experience)
-                verdicts = _judge(self._curriculum, self._gamma, self._gae_lambda, known, padded)
-                state, metrics, _ = _absorb(
-                    self._curriculum,
-                    state,
-                    assignment,
-                    known=known,
-                    verdicts=verdicts,
-                    key=self._key(1),
-                    experience=experience,
-                )
+                (play,) = _locate(self._curriculum, state, points, assignment.batches)
+                play = _scored(self._curriculum, self._gamma, self._gae_lambda, play, padded)
+                state, metrics = _store_and_learn(self._curriculum, state, assignment, play, self._key(1))
         self._state, self._pending, self._told = state, None, self._told + 1
         log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
         if replay is not None:
@@ -328,7 +315,15 @@ class Teacher:
         ]
 
     def save(self, directory: str | Path) -> Path:
-        """Write everything the teacher remembers; a task that was not told about will be asked for again."""
+        """Write everything the teacher remembers; a task that was not told about will be asked for again.
+
+        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
+        `ValueError`, and removes nothing, if the directory holds those of another teacher or of a run.
+        """
+        for path in manifests.newest_first(Path(directory)):
+            with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
+                if different := self._differences(manifests.read(path)["facts"]):
+                    raise ValueError(f"{directory} holds the checkpoints of another teacher: {different}")
         # The length that rows are filled up to is remembered too: it may decide about a last bit.
         facts = {**self._facts, "steps": self._steps}
         return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
@@ -338,15 +333,18 @@ class Teacher:
         loaded = checkpoint.load_newest(Path(directory), self._state)
         if loaded is None:
             raise ValueError(f"{directory} holds no checkpoint of a teacher")
-        different = [
-            f"{name} was {loaded.facts.get(name)!r} and is {value!r}"
-            for name, value in self._facts.items()
-            if loaded.facts.get(name) != value
-        ]
-        if different:
-            raise ValueError(f"{directory} was saved by another teacher: {'; '.join(different)}")
+        if different := self._differences(loaded.facts):
+            raise ValueError(f"{directory} was saved by another teacher: {different}")
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
+
+    def _differences(self, facts: Mapping[str, Any]) -> str:
+        """What is other in the facts of a checkpoint, in words; empty if it is of a teacher like this."""
+        return "; ".join(
+            f"{name} was {facts.get(name)!r} and is {value!r}"
+            for name, value in self._facts.items()
+            if facts.get(name) != value
+        )
 
     def _levels(self, kind: int, stored: np.ndarray) -> list[Any]:
         # Not the seed alone: the example of the constructor came from that stream.
@@ -361,10 +359,10 @@ class Teacher:
 
     def _missing(self) -> int:
         """How many levels the buffer lacks before any is replayed."""
-        replay, state = self._curriculum.replay, self._state.replay
-        if replay is None or state is None:
+        replay, buffer = self._curriculum.replay, self._state.buffer
+        if replay is None or buffer is None:
             return 0
-        return max(0, max(1, replay.config.levels_before_replay) - int(state.buffer.size))
+        return max(0, max(1, replay.config.levels_before_replay) - int(buffer.size))
 
     def _say_filling(self) -> None:
         if self._said_filling or not (missing := self._missing()):
@@ -414,17 +412,17 @@ class _HostLevels:
 
 
 @functools.cache
-def _curriculum(settings: TeacherSettings, size: int) -> Curriculum:
+def _curriculum(settings: Family, size: int) -> Curriculum:
     """The method's curriculum, in which new levels are blank and edits change nothing yet.
 
     One object for equal arguments: what is compiled for one teacher then serves all others like it.
     """
-    return curriculum(_HostLevels(size), settings)
+    return settings.curriculum(_HostLevels(size))
 
 
-def _defaults(settings: TeacherSettings, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
+def _defaults(settings: Family, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
     """Settings that depend on the size of a task, where nothing is said of them."""
-    if not isinstance(settings, ReplayTeacher) or {"replay", "replay.capacity"} & changes.keys():
+    if settings.level_buffer is None or {"replay", "replay.capacity"} & changes.keys():
         return {}
     return {"replay.capacity": max(num_levels, min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY))}
 
@@ -438,16 +436,51 @@ def _with_columns(made: Curriculum, columns: tuple[Column, ...] | None, method: 
     return dataclasses.replace(made, replay=dataclasses.replace(made.replay, scores=columns))
 
 
-# Of the three steps of `tell` only the second is compiled for each length; the others hold all that is large.
+# Of the four steps of `tell` only `score` is compiled for each length; the others hold all that is large.
 _ask = jax.jit(teacher.ask, static_argnums=(0, 3))
-_recall = jax.jit(teacher.recall, static_argnums=0)
-_absorb = jax.jit(teacher.absorb, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _locate(
+    curriculum: Curriculum, state: TeacherState, points: Points | None, asked: tuple[Play, ...]
+) -> tuple[Play, ...]:
+    return teacher.locate(
+        curriculum, state, tuple(dataclasses.replace(play, points=points) for play in asked)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _store_and_learn(
+    curriculum: Curriculum, state: TeacherState, assignment: Assignment, play: Play, key: PRNGKeyArray
+) -> tuple[TeacherState, Metrics]:
+    stored, plays, counts = teacher.store(curriculum, state, (play,), key)
+    after, learned = teacher.learn(
+        curriculum, state, stored=stored, assignment=assignment, plays=plays, key=key
+    )
+    return after, counts | learned
+
+
+def _scored(
+    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: Mapping[str, ArrayLike]
+) -> Play:
+    """A located play with its scores, whose steps are left behind."""
+    # What `score` needs of it, so that nothing large goes through the program.
+    small = Play((), kind=play.kind, leader=play.leader, best_return=play.best_return, scores=play.scores)
+    scored = _score(curriculum, gamma, gae_lambda, small, dict(steps))
+    return dataclasses.replace(
+        play,
+        outcomes=scored.outcomes,
+        best_return=scored.best_return,
+        scores=scored.scores,
+        entry_scores=scored.entry_scores,
+        valid=scored.valid,
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _judge(
-    curriculum: Curriculum, gamma: float, gae_lambda: float, known: teacher.Known, steps: dict[str, Array]
-) -> tuple[teacher.Verdict, ...]:
+def _score(
+    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: dict[str, Array]
+) -> Play:
     reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
     rollout = Rollout(
         observation=(),
@@ -469,7 +502,8 @@ def _judge(
     if "advantage" in steps:
         target = steps["advantage"] + rollout.value
         advantages = dataclasses.replace(advantages, advantage=steps["advantage"], target=target)
-    return teacher.judge(curriculum, known, ((rollout, advantages),))
+    scored = teacher.score(curriculum, dataclasses.replace(play, rollout=rollout, advantages=advantages))
+    return dataclasses.replace(scored, rollout=None, advantages=None)
 
 
 class _Arguments:

@@ -1,11 +1,12 @@
 """The table of commands. Each starts a backend of JAX only after its config has been found good."""
 
 import sys
+import traceback
 
 from cenie.command.cite import cite_command
 from cenie.command.compare import compare_command
 from cenie.command.evaluate import evaluate_command
-from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, OK, REFUSED, complain
+from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, FAILED, OK, REFUSED, complain
 from cenie.command.gallery import gallery_command
 from cenie.command.help import USAGE
 from cenie.command.lists import domains_command, methods_command
@@ -64,6 +65,10 @@ def run(arguments: list[str]) -> int:
         path = str(error.filename or name)
         complain(f"{path if len(path) < _LONGEST_PATH else path[:_LONGEST_PATH] + '...'}: {explain(error)}")
         return REFUSED if is_wrong_kind(error) else CANNOT_WRITE
+    except SystemExit as error:  # of a domain: nothing was done, whatever its code is
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        complain(f"{name} was ended by SystemExit: {error.code} ({place.filename}, line {place.lineno})")
+        return FAILED
 
 
 if __name__ == "__main__":

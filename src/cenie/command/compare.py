@@ -27,7 +27,7 @@ from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settin
 from cenie.rundir.resume import decays
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.streams import printable
-from cenie.training.preflight import start_problems
+from cenie.training.preflight import check_start
 from cenie.xla.flags import core_count
 
 USAGE = """\
@@ -146,9 +146,7 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
     }
     given = added | given
     config = preset(domain, method, name, typed(domain, method, given))
-    problems = start_problems(config)
-    if problems:
-        raise SettingsError(problems)
+    check_start(config)
     suites = request.suites or (config.run.suite,)
     how = {"episodes": request.episodes, "checkpoints": request.checkpoints}
     evaluations = [evaluation_request(config, {"suite": suite, **how}) for suite in suites]

@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 
 from cenie.command.exit_codes import OK
-from cenie.command.opening import load_run_config
-from cenie.command.options import parse, plain
+from cenie.command.options import load_run_config, parse, plain
 from cenie.experiment.config import evaluation_request
 from cenie.experiment.devices import prepare_devices
 from cenie.rundir.files import RunDirectory

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.opening import load_run_config
-from cenie.command.options import let_import, parse
+from cenie.command.options import let_import, load_run_config, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
 from cenie.envs.domains import DOMAINS, find_domain, is_reference
 from cenie.experiment.config import Config
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
@@ -148,7 +148,7 @@ def _drawn(wanted: Wanted) -> bytes:
 
     run = None
     if wanted.run is not None and wanted.config is not None:
-        run = films.open_for_pictures(wanted.run, wanted.config)
+        run = Run(wanted.run, entry=wanted.entry, devices=1)
     domain = wanted.entry if run is None else run.domain
     renderer = shown_levels.renderer_of(domain)
     chosen, what = _scenes(domain, wanted)

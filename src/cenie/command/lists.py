@@ -6,15 +6,15 @@ from cenie.command.exit_codes import OK
 from cenie.command.help import USAGE
 from cenie.command.options import let_import, parse
 from cenie.envs.domains import DOMAINS, find_domain
-from cenie.methods.table import METHODS
+from cenie.methods.table import ROWS
 from cenie.settings import Problem, SettingsError, show
 
 
 def methods_command(arguments: list[str]) -> int:
     if _asks_for_help("methods", arguments):
         return OK
-    width = max(map(len, METHODS))
-    sys.stdout.write("".join(f"{name:{width}}  {method.summary}\n" for name, method in METHODS.items()))
+    width = max(map(len, ROWS))
+    sys.stdout.write("".join(f"{name:{width}}  {row.summary}\n" for name, row in ROWS.items()))
     return OK
 
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from cenie import settings
 from cenie.envs.domains import find_domain, is_reference
-from cenie.experiment.config import config_type, find_domain_and_method
+from cenie.experiment.config import Config, config_type, find_domain_and_method
 from cenie.experiment.presets import default_preset
+from cenie.methods.table import OWN
+from cenie.rundir.config_file import check_domain, load_config
+from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Description, Problem, SettingsError, show
 from cenie.xla.flags import core_count, show_devices
 
@@ -177,3 +180,17 @@ def let_import(domain: Any) -> None:
         show_devices(core_count())
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
+
+
+def load_run_config(path: Path, domain: str | None) -> Config:
+    """The config of a run; one of a domain of the user's own only if they name it."""
+    let_import(domain)
+    config = load_config(RunDirectory(path).config, None if domain is None else find_domain(domain))
+    check_domain(config, domain)
+    if config.from_python or config.method == OWN:
+        parts = ", ".join(config.from_python) or OWN
+        raise RunDirectoryError(
+            f"{path} was begun in Python, with parts that no file holds ({parts}); go on there: "
+            f"cenie.train(..., {str(path)!r}, ..., resume=True) or cenie.load_run({str(path)!r}, ...)"
+        )
+    return config

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.opening import load_run_config
-from cenie.command.options import parse
+from cenie.command.options import load_run_config, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
 from cenie.report.level_files import looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
@@ -68,7 +68,7 @@ def play_command(arguments: list[str]) -> int:
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = films.open_for_pictures(path, config)
+    run = Run(path, entry=config.entry, devices=1)
     domain = run.domain
     shown_levels.renderer_of(domain)
     of_suite = False

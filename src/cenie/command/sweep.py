@@ -4,8 +4,6 @@ A task knows from its run directory how far it is, so that every task can be giv
 or a kill: a run that was begun is resumed to the same bits, and what is finished is not repeated.
 """
 
-import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +16,9 @@ from pathlib import Path
 
 from cenie.command.exit_codes import REFUSED
 from cenie.rundir.asked import Asked, is_played
-from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json
+from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.rundir.metrics import last_row
+from cenie.rundir.summary import read_summary
 from cenie.system.durable import open_regular
 from cenie.system.signals import GracefulStop
 
@@ -93,11 +93,11 @@ def read_counts(files: RunDirectory) -> Counts | None:
 
     Raises `RunDirectoryError` if the file is there and is no summary.
     """
-    if not os.path.lexists(files.summary):
+    summary = read_summary(files.summary)
+    if summary is None:
         return None
-    summary = read_json(files.summary)
     names = [field.name for field in fields(Counts)]
-    if not isinstance(summary, dict) or any(type(summary.get(name)) is not int for name in names):
+    if any(type(summary.get(name)) is not int for name in names):
         raise RunDirectoryError(
             f"{files.summary} is no summary of a run: it lacks a whole number {', '.join(names)}; remove it, "
             "and the run writes it again"
@@ -190,15 +190,10 @@ def updates_of(task: Task) -> int:
     try:
         if _is_trained(task):
             return task.updates
-        with open(open_regular(RunDirectory(task.directory).metrics, os.O_RDONLY), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            lines = file.read().splitlines()
     except (OSError, RunDirectoryError):
         return 0
-    for line in reversed(lines):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            return min(int(json.loads(line)["updates"]), task.updates)
-    return 0
+    updates = last_row(RunDirectory(task.directory).metrics).get("updates")
+    return min(updates, task.updates) if isinstance(updates, int) else 0
 
 
 @dataclass(frozen=True)

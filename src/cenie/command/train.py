@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, get_args
 
 from cenie import settings
 from cenie.command.exit_codes import DIVERGED, OK, complain
-from cenie.command.opening import load_run_config
-from cenie.command.options import NO_OPTIONS, directory_option, let_import, parse, typed
+from cenie.command.options import (
+    NO_OPTIONS,
+    directory_option,
+    let_import,
+    load_run_config,
+    parse,
+    typed,
+)
 from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
 from cenie.envs.domains import DOMAINS, is_reference
@@ -17,13 +23,13 @@ from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, f
 from cenie.experiment.devices import prepare_devices
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS, OWN
+from cenie.rundir.evaluations import check_format
 from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, free_name
-from cenie.rundir.metrics import check_format
 from cenie.rundir.resume import Decay, check_checkpoints, check_unused, updates_done
 from cenie.settings import Problem, SettingsError, show
 from cenie.system.durable import WriteError
 from cenie.system.streams import printable
-from cenie.training.preflight import levels_before_replay, start_problems
+from cenie.training.preflight import check_start
 
 if TYPE_CHECKING:
     from cenie.envs.base import Domain
@@ -156,14 +162,12 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
     if not resume:
         check_unused(RunDirectory(path))
     prepare_devices(config)
-    problems = start_problems(config)
-    if problems:
-        raise SettingsError(problems)
+    check_start(config)
     note = _claim(RunDirectory(path))
     from rich.console import Console
 
-    from cenie.training.loop import TrainingDiverged, train
-    from cenie.training.progress import Progress
+    from cenie.training.api import train_on_console
+    from cenie.training.loop import TrainingDiverged
 
     console = Console()
 
@@ -172,12 +176,9 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
 
     say(f"{config.method} on {config.domain}, preset {config.preset}, seed {config.seed}: {path}")
     try:
-        with Progress(
-            console, config.updates, levels_before_replay(config), config.run.env_steps
-        ) as progress:
-            if note:
-                progress.note(note)
-            finished = train(config, RunDirectory(path), progress, resume=resume, decay=decay)
+        finished = train_on_console(
+            config, RunDirectory(path), console, resume=resume, decay=decay, note=note
+        )
     except WriteError as error:
         has_any = os.path.isdir(RunDirectory(path).checkpoints)
         kept = f"\nnothing was lost up to the last checkpoint in {path}" if has_any else ""

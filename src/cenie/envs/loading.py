@@ -76,7 +76,9 @@ def _attribute(reference: str) -> Any:
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever the module raises is the finding
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the module raises, `SystemExit` too, is the finding
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             where = "in the present directory or among the installed packages"
             raise _refusal(f"there is no module {error.name!r} {where}") from error
@@ -117,7 +119,9 @@ def _settings_type(reference: str, function: Callable[..., Any]) -> type:
 def _called(reference: str, function: Callable[..., Domain], settings: Any) -> Domain:
     try:
         domain = function() if isinstance(settings, NoSettings) else function(settings)
-    except (Exception, SystemExit) as error:  # whatever the function raises is the finding
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the function raises is the finding
         raise _refusal(f"{reference} raised {_finding(error)}") from error
     if not isinstance(domain, Domain):
         raise _refusal(f"{reference} returned {show(domain)} instead of a cenie.Domain")

@@ -13,9 +13,10 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from cenie.envs.base import Domain
 from cenie.envs.domains import is_ours
 from cenie.experiment.config import Config
-from cenie.methods.recipes import curriculum, named_columns
-from cenie.methods.table import OWN, OwnTeacher
-from cenie.replay.scores import Score, ScoreInputs
+from cenie.methods.plr import named_columns
+from cenie.methods.table import OWN
+from cenie.replay.play import Play
+from cenie.replay.scores import Score
 from cenie.settings import Problem, SettingsError, show, to_data
 from cenie.spaces import Space
 from cenie.student.networks import Network
@@ -35,13 +36,13 @@ class Parts:
     the network of a student.
 
     `scores` are several, by the names of their columns: one of ours by its name, a `Score`, or a function of
-    `ScoreInputs`. `weights` say by these names how much each ranking counts, all alike by default. A score
+    `Play`. `weights` say by these names how much each ranking counts, all alike by default. A score
     keeps its own name in logs, tables and the page.
     """
 
     source: Source | None = None
     score: Score | None = None
-    scores: Mapping[str, str | Score | Callable[[ScoreInputs], Array]] | None = None
+    scores: Mapping[str, str | Score | Callable[[Play], Array]] | None = None
     weights: Mapping[str, float] | None = None
     novelty: Novelty | None = None
     curriculum: Curriculum | None = None
@@ -156,9 +157,7 @@ def _build(config: Config, parts: Parts) -> tuple[Domain, Setup]:
 
 def _curriculum(config: Config, domain: Domain, parts: Parts, mesh: Mesh | None) -> Curriculum:
     own, batch = parts.curriculum, config.student.num_levels
-    if isinstance(config.teacher, OwnTeacher):
-        if own is None:
-            raise SettingsError([Problem("curriculum", f"is needed for the method {show(OWN)}")])
+    if config.method == OWN and own is not None:
         if own.replay is not None and own.replay.config.capacity < batch:
             raise SettingsError(
                 [Problem("curriculum", f"needs room for student.num_levels ({batch}) levels")]
@@ -167,7 +166,7 @@ def _curriculum(config: Config, domain: Domain, parts: Parts, mesh: Mesh | None)
     if own is not None:
         message = f"must be {show(OWN)} with a curriculum of your own, got {show(config.method)}"
         raise SettingsError([Problem("method", message)])
-    made = curriculum(domain, config.teacher, mesh)
+    made = config.teacher.curriculum(domain, mesh)
     for name in _OF_REPLAY:
         if made.replay is None and getattr(parts, name) is not None:
             raise SettingsError([Problem(name, f"is of no use to {config.method}, which replays no levels")])

@@ -16,18 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cenie import settings
 from cenie.envs.domains import find_domain, is_ours, is_reference
-from cenie.methods.table import (
-    METHODS,
-    OWN,
-    AlpGmmTeacher,
-    DesignerTeacher,
-    OwnTeacher,
-    PoetTeacher,
-    RandomTeacher,
-    ReplayTeacher,
-    SflTeacher,
-    Teacher,
-)
+from cenie.methods.table import METHODS, OWN, find_method
 from cenie.replay.config import ReplayConfig
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.spaces import DesignSpec
@@ -159,8 +148,8 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A run. The types of `env` and `teacher` depend on the domain and the method. `entry` is the `Domain`
-    with its default settings."""
+    """A run. The types of `env` and `teacher` depend on the domain and the method: a `teacher` is a
+    `cenie.methods.family.Family`. `entry` is the `Domain` with its default settings."""
 
     entry: ClassVar[Any]
 
@@ -183,7 +172,7 @@ class Config:
     )
     env: Any = None
     student: StudentConfig = setting(factory=StudentConfig)
-    teacher: Teacher | OwnTeacher = setting(factory=RandomTeacher)
+    teacher: Any = None
     run: RunConfig = setting(factory=RunConfig)
     from_python: tuple[str, ...] = setting(
         (),
@@ -205,31 +194,23 @@ class Config:
     @property
     def design_spec(self) -> DesignSpec | None:
         """What the designer of the method sees and does; None if it has none, or the domain no design."""
-        if not isinstance(self.teacher, DesignerTeacher) or self.entry.design is None:
-            return None
-        return self.built_domain.design_spec(self.teacher.replaces)
+        return self.teacher.designed(self.entry, self.env)
 
     @property
     def replay(self) -> ReplayConfig | None:
         """The settings of the level buffers, if the method has any."""
-        return self.teacher.replay if isinstance(self.teacher, ReplayTeacher | DesignerTeacher) else None
+        return self.teacher.level_buffer
 
     @property
     def students(self) -> tuple[StudentConfig, ...]:
         """The settings of each student; a second one, if there is any, is the antagonist."""
-        if not isinstance(self.teacher, DesignerTeacher) or not self.teacher.has_antagonist:
-            return (self.student,)
-        ppo = self.teacher.antagonist or self.student.ppo
-        return self.student, dataclasses.replace(self.student, ppo=ppo)
+        return self.teacher.students(self.student)
 
     @property
     def designer(self) -> StudentConfig | None:
         """The designer as a student of its design environment, if the method has one."""
         spec = self.design_spec
-        if spec is None or not isinstance(self.teacher, DesignerTeacher):
-            return None
-        settings = self.teacher.designer
-        return StudentConfig(settings.network, settings.ppo, self.student.num_levels, spec.steps)
+        return None if spec is None else self.teacher.designer_of(spec, self.student)
 
     @property
     def levels_per_minibatch(self) -> int:
@@ -247,80 +228,24 @@ class Config:
         if type(self.teacher) is not type(default_teacher(self.method)):
             yield Problem("method", "cannot be changed alone: the settings of the teacher depend on it")
             return
-        allowed = [("run.suite", self.run.suite, entry.suites)]
-        generators = (*entry.roles, *entry.generators)
-        if isinstance(self.teacher, RandomTeacher | ReplayTeacher | SflTeacher | PoetTeacher):
-            allowed.append(("teacher.generator", self.teacher.generator, generators))
-        if isinstance(self.teacher, DesignerTeacher):
-            allowed.append(("teacher.replaces", self.teacher.replaces, generators))
-        for path, name, names in allowed:
-            if name not in names:
-                yield Problem(path, f"must be one of {', '.join(names)}, got {show(name)}")
-        if self.replay is not None:
-            yield from self._replay_problems(self.replay)
-        batch = self.student.num_levels
-        if isinstance(self.teacher, SflTeacher) and batch % self.teacher.plays:
-            yield Problem(
-                "teacher.plays", f"must divide student.num_levels ({batch}), got {self.teacher.plays}"
-            )
-        if isinstance(self.teacher, AlpGmmTeacher) and not entry.tasks:
-            yield Problem("method", f"must be another one: {self.domain} has no space of tasks")
-        if isinstance(self.teacher, PoetTeacher) and not entry.edits:
-            yield Problem("method", f"must be another one: {self.domain} has no edit of levels")
-        if settings.is_readable(self.env):
+        if self.run.suite not in entry.suites:
+            known = ", ".join(entry.suites)
+            yield Problem("run.suite", f"must be one of {known}, got {show(self.run.suite)}")
+        env = self.env if settings.is_readable(self.env) else None
+        if env is not None:
             try:
                 domain = self.built_domain
             except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
                 yield from error.problems
-                return
-            actions = domain.environment.action_space
-            for problem in self.student.network.misfits(domain.observation_parts, actions):
-                yield Problem(f"student.network.{problem.path}", problem.message)
-        if isinstance(self.teacher, DesignerTeacher):
-            if entry.design is None:
-                yield Problem("method", f"cannot be {self.method}: {self.domain} has no design environment")
-            if entry.design is None or self.teacher.replaces not in generators:
-                return
-            yield from self._designer_problems(self.teacher)
+                env = None
+            else:
+                actions = domain.environment.action_space
+                for problem in self.student.network.misfits(domain.observation_parts, actions):
+                    yield Problem(f"student.network.{problem.path}", problem.message)
+        yield from self.teacher.problems(entry, env, self.student)
         levels = self.levels_per_minibatch
         if self.run.devices and levels % self.run.devices:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
-
-    def _designer_problems(self, teacher: DesignerTeacher) -> Iterator[Problem]:
-        """Why the designer, or the antagonist, cannot learn from what it plays."""
-        spec, designer = self.design_spec, self.designer
-        assert spec is not None
-        assert designer is not None
-        for problem in designer.check():
-            yield Problem(f"teacher.designer.{problem.path}", problem.message)
-        for problem in designer.network.misfits(spec.observation_parts, spec.action_space):
-            yield Problem(f"teacher.designer.network.{problem.path}", problem.message)
-        if teacher.antagonist is not None:
-            for problem in self.students[-1].check():
-                yield Problem(f"teacher.antagonist.{problem.path.removeprefix('ppo.')}", problem.message)
-
-    def _replay_problems(self, replay: ReplayConfig) -> Iterator[Problem]:
-        edit = self.teacher.edit if isinstance(self.teacher, ReplayTeacher) else None
-        batch = self.student.num_levels
-        if edit is not None and not self.entry.edits:
-            yield Problem("teacher.edit", f"must be null: {self.domain} has no edit of levels")
-        if edit is not None and batch % edit.children:
-            yield Problem(
-                "teacher.edit.children", f"must divide student.num_levels ({batch}), got {edit.children}"
-            )
-        if replay.capacity < batch:
-            yield Problem(
-                "teacher.replay.capacity",
-                f"must be at least student.num_levels ({batch}), got {replay.capacity}",
-            )
-        if replay.replay_prob == 0:
-            yield Problem("teacher.replay.replay_prob", "must be above 0; `dr` is training without replay")
-        # A method that edits fills its buffer with edited levels.
-        if replay.replay_prob == 1 and replay.min_fill == 0 and edit is None:
-            yield Problem(
-                "teacher.replay.min_fill",
-                "must be above 0 with a replay_prob of 1: otherwise the first batch is replayed for ever",
-            )
 
     def device_count(self, available: int) -> int:
         """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
@@ -379,9 +304,11 @@ def config_type(entry: "Domain", method: str) -> type[Config]:
     return config_class
 
 
-def default_teacher(method: str) -> Teacher | OwnTeacher:
-    """The settings of a method by default."""
-    return OwnTeacher() if method == OWN else METHODS[method].settings
+def default_teacher(method: str) -> Any:
+    """The settings of a method by default, a `cenie.methods.family.Family`. Loads the file of the method."""
+    found = find_method(method)
+    assert found is not None
+    return found.settings
 
 
 def read_config(data: Any, entry: "Domain | None" = None) -> Config:

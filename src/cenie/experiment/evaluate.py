@@ -1,7 +1,7 @@
 """Play held-out levels with a fixed student: one episode per level, actions sampled, no learning."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -178,29 +178,6 @@ def record_episodes(
         )
         for row, (total, solved, length) in enumerate(results)
     ]
-
-
-def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Score of each level name: the mean over its variants and episodes. Solved rates, if no entry of the
-    suite has bounds."""
-    return _level_means((row.level, row.score) for row in rows)
-
-
-def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Solved rate of each level name, whatever the suite calls its score."""
-    return _level_means((row.level, row.solved) for row in rows)
-
-
-def _level_means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
-    groups: dict[str, list[float]] = {}
-    for level, value in values:
-        groups.setdefault(level, []).append(value)
-    return {level: float(np.mean(group)) for level, group in groups.items()}
-
-
-def suite_mean(scores: Mapping[str, float]) -> float:
-    """The score of a suite: every level name counts the same, however many variants it has."""
-    return float(np.mean(list(scores.values())))
 
 
 def environment_of(domain: Domain, suite: Suite) -> Environment:

@@ -126,7 +126,7 @@ def evaluation_needs(setup: Setup, episodes: int) -> Iterator[Need]:
 def _state_needs(state: TrainState, copies: int) -> Iterator[Need]:
     """The state of the students, and each part of the teacher's, with the group of settings of that name."""
     yield Need(copies * _bytes(state.students), "the state of the students", ("student.network",))
-    settings = {"replays": ("teacher.replay.capacity", "env"), "novelty": ("teacher.novelty",)}
+    settings = {"buffers": ("teacher.replay.capacity", "env"), "novelty": ("teacher.novelty",)}
     for field in dataclasses.fields(state.teacher):
         size = copies * _bytes(getattr(state.teacher, field.name))
         yield Need(size, f"the teacher's state ({field.name})", settings.get(field.name, ("teacher",)))

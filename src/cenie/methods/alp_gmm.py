@@ -1,22 +1,95 @@
 """ALP-GMM: levels of the kinds on which the student's returns change most (Portelas et al., 2019)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.envs.base import TaskSpace
-from cenie.methods.table import AlpGmmTeacher
+from cenie.envs.base import Domain, TaskSpace
+from cenie.methods.family import UNFINISHED, Family, LevelFactory
+from cenie.methods.table import Method
 from cenie.novelty import gmm
 from cenie.novelty.config import MixtureConfig
-from cenie.novelty.em import Mixture
 from cenie.novelty.gmm import MixtureModel
 from cenie.novelty.kmeans import weighted_draws
+from cenie.novelty.mixture import Mixture
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
+from cenie.settings import Problem, SettingsError, setting, show
+from cenie.student.config import StudentConfig
+from cenie.teach.curriculum import Curriculum
+
+
+@dataclass(frozen=True)
+class AlpGmmTeacher(Family):
+    """Levels of the kinds on which the student's returns change most, in the domain's space of tasks."""
+
+    fit_every: int = setting(
+        250,
+        minimum=6,
+        maximum=1_000_000,
+        help="The mixture is fitted after this many tasks, and to this many; until then tasks are uniform.",
+        source="original code",
+    )
+    database: int = setting(
+        10_000,
+        minimum=6,
+        maximum=10_000_000,
+        help="Among how many past tasks the nearest one is looked for.",
+        source="ours; the original code keeps all",
+    )
+    random_share: float = setting(
+        0.2, minimum=0.0, maximum=1.0, help="The share of tasks that stay uniform.", source="original code"
+    )
+    components: tuple[int, int] = setting(
+        (2, 20),
+        minimum=1,
+        maximum=100,
+        help="The fewest and the most Gaussians of a mixture; AIC chooses.",
+        source="original code",
+    )
+    reg: float = setting(
+        1e-6,
+        above=0.0,
+        maximum=1e30,
+        help="What is added to every variance, in a box of sides 1.",
+        source="scikit-learn, with which the original code fits",
+    )
+    returns: tuple[float, float] | None = setting(
+        None,
+        help="The returns that count as 0 and as 1; what lies beyond is clipped. null: returns as they are.",
+        source="original code, mazes",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=UNFINISHED, source="ours")
+
+    def check(self) -> Iterator[Problem]:
+        fewest, most = self.components
+        if not fewest <= most <= self.fit_every:
+            yield Problem(
+                "components",
+                f"the fewest must not exceed the most, nor these fit_every ({self.fit_every}), "
+                f"got {fewest} and {most}",
+            )
+        if self.returns is not None and self.returns[0] >= self.returns[1]:
+            yield Problem("returns", f"the first must be below the second, got {show(self.returns)}")
+
+    def curriculum(self, domain: LevelFactory, mesh: Mesh | None = None) -> Curriculum:
+        if domain.tasks is None:
+            message = "alp-gmm needs a domain with a space of tasks (Domain.tasks)"
+            raise SettingsError([Problem("method", message)])
+        source = AlpGmmSource(domain.tasks, self)
+        return Curriculum(source, learn_on_new=True, unfinished=self.unfinished)
+
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
+        if not entry.tasks:
+            yield Problem("method", "must be another one: this domain has no space of tasks")
+
 
 _FEWEST_KNOWN = 5
 """With no more tasks than this there is no progress yet, as in the original code."""
@@ -169,3 +242,8 @@ def _appended(
     # Of more rows than there is room for, only the last: no place is written twice.
     written = valid & (place > place[-1] - size)
     return ring.at[jnp.where(written, (count + place - 1) % size, size)].set(rows, mode="drop")
+
+
+METHODS = (
+    Method("alp-gmm", "ALP-GMM", "#6b8e23", AlpGmmTeacher(), papers={"portelas2019teacher": "ALP-GMM"}),
+)

@@ -3,7 +3,6 @@
 Whatever they reach, novelty has to exceed before it can be said to help.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -13,9 +12,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.methods.cenie import CenieNovelty, CenieState
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience
 
 
 class ShuffledState(eqx.Module):
@@ -34,29 +33,22 @@ class ShuffledNovelty:
 
     inner: CenieNovelty
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return self.inner.remembered(points_shape)
-
     def init(self, points_shape: tuple[int, int]) -> ShuffledState:
         return ShuffledState(self.inner.init(points_shape), jnp.zeros((), jnp.int32))
 
-    def score(self, state: ShuffledState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
-        return self.inner.score(state.inner, experience, buffer)
-
-    def memory(self, state: ShuffledState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return self.inner.memory(state.inner, experience)
+    def score(self, state: ShuffledState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
+        return self.inner.score(state.inner, play, buffer)
 
     def learn(
         self,
         state: ShuffledState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> ShuffledState:
-        learned = self.inner.learn(state.inner, experience, slots=slots, enters=enters, key=key, mesh=mesh)
+        learned = self.inner.learn(state.inner, play, enters=enters, key=key, mesh=mesh)
         return ShuffledState(learned, state.batches + 1)
 
     def rescore(
@@ -84,24 +76,17 @@ class AgeState(eqx.Module):
 class AgeNovelty:
     """The time at which a level was last played, as if what is recent were novel."""
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
-
     def init(self, points_shape: tuple[int, int]) -> AgeState:
         return AgeState(jnp.zeros((), jnp.int32))
 
-    def score(self, state: AgeState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
-        return jnp.broadcast_to(state.batches.astype(jnp.float32), experience.points.valid.shape[:1])
-
-    def memory(self, state: AgeState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
+    def score(self, state: AgeState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
+        return jnp.broadcast_to(state.batches.astype(jnp.float32), play.points.valid.shape[:1])
 
     def learn(
         self,
         state: AgeState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,

@@ -4,20 +4,49 @@ The published listing plays all stored levels again in every iteration. Here a l
 its last play; the distances between all stored levels are kept, and renewed for the levels that were played.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.methods.config import Entropic, Exact, Sliced
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
-from cenie.methods.occupancy import Transport, pairwise, transport_of
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.methods.occupancy import Entropic, Exact, Sliced, Transport, pairwise, transport_of
+from cenie.methods.table import Method
+from cenie.replay.buffer import BufferState
+from cenie.replay.config import Constant
+from cenie.replay.play import Play
+from cenie.settings import setting
+from cenie.student.networks import Network
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience
+from cenie.teach.novelty import Novelty
+
+
+@dataclass(frozen=True)
+class Diplr(NoveltySettings):
+    """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
+
+    kind: Literal["diplr"] = "diplr"
+    distance: Sliced | Exact | Entropic = setting(
+        factory=Sliced,
+        help="How the experience on two levels is compared.",
+        source="ours; the Wasserstein distance in the paper",
+    )
+    neighbours: int = setting(
+        1,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged; more are less noisy.",
+        source="paper",
+    )
+
+    needs_levels_alone = True
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        return DiplrNovelty(capacity, self.distance, self.neighbours)
 
 
 class DiplrState(eqx.Module):
@@ -50,19 +79,22 @@ class DiplrNovelty:
     def _transport(self) -> Transport:
         return transport_of(self.distance)
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
-
     def init(self, points_shape: tuple[int, int]) -> DiplrState:
         numbers = self._transport.numbers(points_shape[1])
         infinite = jnp.full((self.capacity, self.capacity), jnp.inf)
         return DiplrState(jnp.zeros((self.capacity, numbers)), infinite)
 
     def examine(
-        self, state: DiplrState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: DiplrState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Compared:
         """Compare a batch with what is stored."""
-        occupancies = self._transport.describe(experience.points)
+        occupancies = self._transport.describe(play.points)
         others = jnp.concatenate([state.occupancies, occupancies])
         distances = pairwise(self._transport, occupancies, others, mesh)
         to_stored, to_batch = distances[:, : self.capacity], distances[:, self.capacity :]
@@ -73,29 +105,24 @@ class DiplrNovelty:
             to_batch=jnp.where(is_other, to_batch, jnp.inf),
         )
 
-    def score(self, state: DiplrState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: DiplrState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
         """The distance of each level from the nearest other one that is stored."""
-        assert experience.slots is not None
-        found: Compared = experience.findings
-        novelty = nearest_others(found.to_stored, experience.slots, buffer.mask, self.neighbours)
+        found: Compared = play.findings
+        novelty = nearest_others(found.to_stored, play.slot, buffer.mask, self.neighbours)
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
-
-    def memory(self, state: DiplrState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
 
     def learn(
         self,
         state: DiplrState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> DiplrState:
         """Keep what was found of the levels that are stored now."""
-        found: Compared = experience.findings
-        places = last_of_each(slots, self.capacity)
+        found: Compared = play.findings
+        places = last_of_each(play.stored_in, self.capacity)
         distances = state.distances.at[places].set(found.to_stored, mode="drop")
         distances = distances.at[:, places].set(found.to_stored.T, mode="drop")
         distances = distances.at[places[:, None], places].set(found.to_batch, mode="drop")
@@ -112,3 +139,15 @@ class DiplrNovelty:
         """How different the stored levels are: their mean distance from each other."""
         total = jnp.where(jnp.isfinite(state.distances), state.distances, 0.0).sum()
         return {"mean_distance": total / jnp.maximum(buffer.size * (buffer.size - 1), 1)}
+
+
+_PAPERS = {"li2023generalization": "DIPLR: diversity of trajectories"}
+_ALONE = {"alpha": Constant(value=1.0)}
+"""The published ablation, marked with a dagger: novelty ranks alone."""
+
+METHODS = (
+    Method("diplr", "DIPLR", "#c9a100", "plr-robust", {"novelty": Diplr()}, _PAPERS),
+    Method("diplr-dagger", "DIPLR†", "#e6d27a", "diplr", _ALONE),
+    Method("accel-diplr", "ACCEL-DIPLR", "#8a6d00", "accel", {"novelty": Diplr()}, _PAPERS),
+    Method("accel-diplr-dagger", "ACCEL-DIPLR†", "#bfae6b", "accel-diplr", _ALONE),
+)

@@ -5,9 +5,9 @@ of them. When the present student joins, all stored levels are played by it, so 
 those of one population.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -18,17 +18,80 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import euclidean, last_of_each, nearest_others, or_largest
+from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay import identity
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
+from cenie.settings import Problem, SettingsError, setting
 from cenie.student.networks import Network
 from cenie.student.rollout import collect
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience
+from cenie.teach.novelty import Novelty
 from cenie.xla import devices
 
-Play = Callable[[Network, Level], Float[Array, " n"]]
+
+@dataclass(frozen=True)
+class Epoet(NoveltySettings):
+    """Enhanced POET's novelty (PATA-EC): how far the ranks of past students on a level are from those on the
+    nearest stored levels."""
+
+    kind: Literal["epoet"] = "epoet"
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest levels the distance is averaged.",
+        source="Enhanced POET's code",
+    )
+    students: int = setting(
+        8, minimum=2, maximum=1000, help="How many past students play every new level.", source="ours"
+    )
+    snapshot_every: int = setting(
+        100,
+        minimum=1,
+        help="After how many batches that were learned from the present student takes the place of the "
+        "oldest one, and plays all stored levels.",
+        source="ours",
+    )
+    max_steps: int | None = setting(
+        None,
+        minimum=1,
+        maximum=1_000_000,
+        help="An episode is cut after this many steps; null: never.",
+        source="Enhanced POET's code",
+    )
+    lowest_return: float = setting(
+        -1e9,
+        help="Returns below count as this before they are ranked, so that two complete failures are equal.",
+        source="ours",
+    )
+    highest_return: float = setting(
+        1e9, help="Returns above count as this before they are ranked.", source="ours"
+    )
+
+    def check(self) -> Iterator[Problem]:
+        if self.lowest_return >= self.highest_return:
+            yield Problem("highest_return", f"must be above lowest_return ({self.lowest_return:g})")
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        if domain.environment is None:
+            message = "epoet plays levels with past students, which only an environment allows"
+            raise SettingsError([Problem("teacher.novelty", message)])
+        longest = domain.environment.max_steps
+        return EpoetNovelty(
+            returns_of=first_returns(domain.environment, min(self.max_steps or longest, longest)),
+            capacity=capacity,
+            neighbours=self.neighbours,
+            students=self.students,
+            snapshot_every=self.snapshot_every,
+            bounds=(self.lowest_return, self.highest_return),
+        )
+
+
+Returns = Callable[[Network, Level], Float[Array, " n"]]
 """The return of a network on each level of a batch, which depends on no other level."""
 
 
@@ -62,15 +125,12 @@ class EpoetNovelty:
     Returns are clipped to `bounds` first, so that students who failed alike are equal.
     """
 
-    play: Play
+    returns_of: Returns
     capacity: int
     neighbours: int
     students: int
     snapshot_every: int
     bounds: tuple[float, float]
-
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
 
     def init(self, points_shape: tuple[int, int]) -> EpoetState:
         returns = jnp.zeros((self.capacity, self.students))
@@ -82,17 +142,22 @@ class EpoetNovelty:
         return eqx.tree_at(lambda s: s.population.students, state, copies, is_leaf=lambda x: x is None)
 
     def examine(
-        self, state: EpoetState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: EpoetState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Examined:
         """Let the present student join if it is time, and the population play what it has not played yet."""
-        assert experience.slots is not None
-        before, slots = state.population, experience.slots
+        before, slots = state.population, play.slot
         changed = state.learned >= self.snapshot_every
         newest = jnp.where(changed, (before.newest + 1) % self.students, before.newest)
         students = jax.tree.map(
             lambda kept, new: jnp.where(changed, kept.at[newest].set(new), kept),
             before.students,
-            experience.student,
+            student,
         )
         n = slots.shape[0]
         batches = -(-self.capacity // n)
@@ -109,7 +174,7 @@ class EpoetNovelty:
             return devices.shared(shares, lambda *rows: self._returns(*rows, *who), levels, stored)
 
         who = students, newest, first, last
-        played = devices.side_by_side(mesh, on_each, experience.levels, stored, *who)
+        played = devices.side_by_side(mesh, on_each, play.levels, stored, *who)
         of_newest = played[:, :batches].T.reshape(-1)[: self.capacity]
         of_stored = jnp.where(changed, before.returns.at[:, newest].set(of_newest), before.returns)
         of_batch = jnp.where((slots >= 0)[:, None], of_stored[slots], played[:, batches:])
@@ -133,34 +198,29 @@ class EpoetNovelty:
             is_stored, batch = job < batches, jnp.maximum(batches - 1 - job, 0)
             chosen = jax.tree.map(lambda old, new: jnp.where(is_stored, old[:, batch], new), stored, levels)
             player = jax.tree.map(lambda leaf: leaf[jnp.where(is_stored, newest, job - batches)], students)
-            return returns.at[:, jnp.where(is_stored, batch, job)].set(self.play(player, chosen))
+            return returns.at[:, jnp.where(is_stored, batch, job)].set(self.returns_of(player, chosen))
 
         return lax.fori_loop(first, last, play, jnp.zeros((rows, batches + self.students)))
 
-    def score(self, state: EpoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: EpoetState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
         """The mean distance of each level from the nearest others that are stored."""
-        assert experience.slots is not None
-        found: Examined = experience.findings
+        found: Examined = play.findings
         distances = euclidean(self.ranks(found.returns), self.ranks(found.population.returns))
-        novelty = nearest_others(distances, experience.slots, buffer.mask, self.neighbours)
+        novelty = nearest_others(distances, play.slot, buffer.mask, self.neighbours)
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
-
-    def memory(self, state: EpoetState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
 
     def learn(
         self,
         state: EpoetState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> EpoetState:
         """Keep the returns on the levels that are stored now."""
-        found: Examined = experience.findings
-        places = last_of_each(slots, self.capacity)
+        found: Examined = play.findings
+        places = last_of_each(play.stored_in, self.capacity)
         returns = found.population.returns.at[places].set(found.returns, mode="drop")
         population = eqx.tree_at(lambda p: p.returns, found.population, returns)
         return EpoetState(population, jnp.where(found.changed, 0, state.learned) + enters)
@@ -196,7 +256,7 @@ class EpoetNovelty:
         return (below + 0.5 * equal) / (self.students - 1) - 0.5
 
 
-def first_returns(environment: Environment, num_steps: int) -> Play:
+def first_returns(environment: Environment, num_steps: int) -> Returns:
     """How to play one episode of each level, or its first `num_steps` steps.
 
     A level always brings the same random numbers: students are compared on equal terms, at all times.
@@ -219,3 +279,11 @@ def first_returns(environment: Environment, num_steps: int) -> Play:
         return jax.vmap(play_one, (None, 0, 0))(network, levels, numbers)
 
     return play
+
+
+_PAPERS = {"wang2020enhanced": "Enhanced POET: novelty by how past students fare"}
+
+METHODS = (
+    Method("plr-epoet", "PLR-EPOET", "#90a0f0", "plr-robust", {"novelty": Epoet()}, _PAPERS),
+    Method("accel-epoet", "ACCEL-EPOET", "#4361ee", "accel", {"novelty": Epoet()}, _PAPERS),
+)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,60 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from optax.assignment import hungarian_algorithm
 
-from cenie.methods.config import Entropic, Exact, Sliced
 from cenie.methods.nearest import euclidean
 from cenie.replay.outcomes import Points, evenly_spread
+from cenie.settings import setting
 from cenie.xla.devices import Devices, shared, side_by_side
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """The Wasserstein distance of projections, averaged over fixed random directions: cheap."""
+
+    kind: Literal["sliced"] = "sliced"
+    directions: int = setting(
+        64, minimum=1, maximum=100_000, help="On how many directions points are projected.", source="ours"
+    )
+    quantiles: int = setting(
+        32,
+        minimum=1,
+        maximum=100_000,
+        help="As how many equally likely values the projections of a level's points are kept.",
+        source="ours",
+    )
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The Wasserstein distance itself, between so many points of each level: slow, for small buffers."""
+
+    kind: Literal["exact"] = "exact"
+    points: int = setting(
+        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+    )
+
+
+@dataclass(frozen=True)
+class Entropic:
+    """The Wasserstein distance by blurred plans (Sinkhorn), less that of each level from itself: for small
+    buffers, as the exact one is."""
+
+    kind: Literal["entropic"] = "entropic"
+    points: int = setting(
+        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+    )
+    blur: float = setting(
+        0.05,
+        above=0.0,
+        maximum=1000.0,
+        help="How far plans are blurred: a share of the median distance between the points of the two "
+        "levels.",
+        source="ours",
+    )
+    iterations: int = setting(
+        50, minimum=1, maximum=100_000, help="Steps of Sinkhorn's algorithm.", source="ours"
+    )
+
 
 _BLOCK = 16
 """Numbers that are compared at a time: one pass over the sums for each block, instead of one for each. 8 take

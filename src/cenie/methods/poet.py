@@ -5,8 +5,9 @@ What POET does besides learning, which is to try students on levels of others, i
 nobody learns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -15,12 +16,123 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
+from cenie.envs.base import Domain
+from cenie.methods.family import UNFINISHED, Family, LevelFactory, generator_problems
 from cenie.methods.nearest import euclidean, mean_of_finite, smallest
-from cenie.methods.table import PoetTeacher
+from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
+from cenie.settings import Problem, SettingsError, setting, show
+from cenie.student.config import StudentConfig
 from cenie.student.ppo import StudentState
+from cenie.teach.curriculum import Curriculum
 from cenie.xla import devices
+
+
+@dataclass(frozen=True)
+class PoetTeacher(Family):
+    """A population of pairs, each a level and a student that learns on it, which has to prove itself on the
+    levels of the others too.
+
+    The numbers are those that POET was published with; its updates are steps of an evolution strategy. What a
+    good and a bad return are depends on the domain, whose presets say it.
+    """
+
+    generator: str = setting(
+        "simple",
+        help="Where the level of the first pair comes from: a generator of the domain, or its role (random "
+        "or simple). All others are edits of levels that were admitted.",
+        source="POET's code",
+    )
+    pairs: int = setting(
+        25,
+        minimum=2,
+        maximum=1000,
+        help="How many pairs there are at most: the oldest leaves for the next.",
+        source="POET's code",
+    )
+    turn: int = setting(
+        25,
+        minimum=1,
+        maximum=1_000_000,
+        help="Updates of each pair in a round, after which students are tried on the levels of others.",
+        source="POET's code",
+    )
+    reproduce_at: float | None = setting(
+        None,
+        help="A pair may have children if its student returns this much on its level. Must be given where the"
+        " domain's presets name no value.",
+        source="ours",
+    )
+    children: int = setting(
+        8,
+        minimum=1,
+        maximum=1000,
+        help="How many children are tried after each round.",
+        source="POET's code",
+    )
+    admitted: int = setting(
+        1, minimum=1, maximum=1000, help="How many of them are admitted at most.", source="POET's code"
+    )
+    criterion: tuple[float, float] | None = setting(
+        None,
+        help="The minimal criterion: between what the returns on a child must lie, of its parent's student "
+        "and of the best one. Must be given where the domain's presets name no values.",
+        source="ours",
+    )
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Children are ranked by their distance from this many encodings, the nearest of all levels ever "
+        "admitted.",
+        source="POET's code",
+    )
+    archive: int = setting(
+        2000,
+        minimum=1,
+        maximum=10_000_000,
+        help="How many admitted levels are remembered for that, the latest.",
+        source="ours; POET keeps all",
+    )
+    proposals: bool = setting(
+        True,
+        help="Whether the best student of the other pairs is also tried on a level after an update there.",
+        source="ours; POET's code tries all of them",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=UNFINISHED, source="ours")
+
+    def check(self) -> Iterator[Problem]:
+        if self.criterion is not None and self.criterion[0] >= self.criterion[1]:
+            yield Problem("criterion", f"the first must be below the second, got {show(self.criterion)}")
+        if self.admitted > self.children:
+            yield Problem("admitted", f"must not exceed children ({self.children}), got {self.admitted}")
+        if self.archive < self.pairs:
+            yield Problem("archive", f"must be at least pairs ({self.pairs}), got {self.archive}")
+
+    def curriculum(self, domain: LevelFactory, mesh: Mesh | None = None) -> Curriculum:
+        if domain.encoding is None:
+            message = "poet compares encodings of levels, and this domain has none"
+            raise SettingsError([Problem("method", message)])
+        missing = [name for name in ("reproduce_at", "criterion") if getattr(self, name) is None]
+        if missing:
+            why = "must be given: what a good return is depends on the domain, whose presets do not say it"
+            raise SettingsError([Problem(f"teacher.{name}", why) for name in missing])
+        source = PoetSource(
+            generate=domain.generator(self.generator),
+            edit=domain.edit,
+            encode=domain.encoding,
+            redraw=domain.redraw,
+            settings=self,
+            mesh=mesh,
+        )
+        return Curriculum(source, learn_on_new=source.is_learning, unfinished=self.unfinished)
+
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
+        yield from generator_problems(entry, self.generator)
+        if not entry.edits:
+            yield Problem("method", "must be another one: this domain has no edit of levels")
+
 
 LEARN, SCOUT, ADAPT, TRY = 0, 1, 2, 3
 """What a cycle is for: a pair learns; a student plays all levels and candidates; a student learns on the
@@ -409,3 +521,6 @@ def _with_row(tree: PyTree, index: Array, row: PyTree, when: Bool[Array, ""]) ->
 
 def _where(condition: Bool[Array, ""], first: PyTree, second: PyTree) -> PyTree:
     return jax.tree.map(lambda one, other: jnp.where(condition, one, other), first, second)
+
+
+METHODS = (Method("poet", "POET", "#7b2cbf", PoetTeacher(), papers={"wang2019poet": "POET"}),)

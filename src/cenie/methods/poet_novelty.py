@@ -3,8 +3,9 @@
 It looks at the level alone: what the student does on it plays no part, and levels of one encoding are equal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -12,12 +13,46 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import euclidean, last_of_each, mean_of_finite, or_largest, smallest
+from cenie.methods.table import Method
 from cenie.records import Level
-from cenie.replay.buffer import BufferState, Remembered
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
+from cenie.settings import Problem, SettingsError, setting
+from cenie.student.networks import Network
 from cenie.teach.curriculum import NOVELTY
-from cenie.teach.novelty import Experience
+from cenie.teach.novelty import Novelty
 from cenie.xla.devices import on_own_rows
+
+
+@dataclass(frozen=True)
+class Poet(NoveltySettings):
+    """POET's novelty: how far a level's encoding, a few numbers, is from the nearest ones admitted so far."""
+
+    kind: Literal["poet"] = "poet"
+    neighbours: int = setting(
+        5,
+        minimum=1,
+        maximum=1000,
+        help="Over how many of the nearest encodings the distance is averaged.",
+        source="POET's code",
+    )
+    archive: int = setting(
+        20_000,
+        minimum=1,
+        maximum=10_000_000,
+        help="Encodings of levels that once entered the buffer: at most this many, the latest.",
+        source="ours; POET keeps all",
+    )
+
+    def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
+        encode, generate = domain.encoding, domain.generator(generator)
+        if encode is None:
+            message = "poet compares encodings of levels, and this domain has none"
+            raise SettingsError([Problem("teacher.novelty", message)])
+        (numbers,) = jax.eval_shape(lambda: encode(generate(jax.random.key(0)))).shape
+        return PoetNovelty(encode, numbers, capacity, self.neighbours, self.archive)
 
 
 class PoetState(eqx.Module):
@@ -50,9 +85,6 @@ class PoetNovelty:
     neighbours: int
     archive: int
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        return {}
-
     def init(self, points_shape: tuple[int, int]) -> PoetState:
         return PoetState(
             archive=jnp.zeros((self.archive, self.numbers)),
@@ -62,40 +94,40 @@ class PoetNovelty:
         )
 
     def examine(
-        self, state: PoetState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: PoetState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Encoded:
         """Encode a batch, and look for its neighbours."""
         # A loop in there must not wait for the loops of other devices.
-        encodings = on_own_rows(mesh, jax.vmap(self.encode), experience.levels)
+        encodings = on_own_rows(mesh, jax.vmap(self.encode), play.levels)
         exists = jnp.arange(self.archive) < state.admitted
         distances = jnp.where(exists, euclidean(encodings, state.archive), jnp.inf)
         return Encoded(encodings, smallest(distances, self.neighbours))
 
-    def score(self, state: PoetState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
+    def score(self, state: PoetState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
         """The mean distance of each level from its neighbours; a stored level is not its own."""
-        assert experience.slots is not None
-        is_stored = (experience.slots >= 0)[:, None]
-        found: Encoded = experience.findings
-        novelty = mean_of_finite(jnp.where(is_stored, state.nearest[experience.slots], found.nearest))
+        is_stored = (play.slot >= 0)[:, None]
+        found: Encoded = play.findings
+        novelty = mean_of_finite(jnp.where(is_stored, state.nearest[play.slot], found.nearest))
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))
-
-    def memory(self, state: PoetState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        return {}
 
     def learn(
         self,
         state: PoetState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> PoetState:
         """Let the levels that have just entered the buffer into the archive."""
-        assert experience.slots is not None
-        found: Encoded = experience.findings
-        places = last_of_each(jnp.where(experience.slots < 0, slots, -1), self.capacity)
+        found: Encoded = play.findings
+        places = last_of_each(jnp.where(play.slot < 0, play.stored_in, -1), self.capacity)
         is_admitted = places < self.capacity
         stored = state.stored.at[places].set(found.encodings, mode="drop")
         nearest = state.nearest.at[places].set(found.nearest, mode="drop")
@@ -121,3 +153,11 @@ class PoetNovelty:
     def metrics(self, state: PoetState, buffer: BufferState) -> dict[str, Array]:
         """How many levels were admitted so far."""
         return {"admitted": state.admitted}
+
+
+_PAPERS = {"wang2019poet": "POET: novelty by the encoding of levels"}
+
+METHODS = (
+    Method("plr-poet", "PLR-POET", "#5e60ce", "plr-robust", {"novelty": Poet()}, _PAPERS),
+    Method("accel-poet", "ACCEL-POET", "#3a0ca3", "accel", {"novelty": Poet()}, _PAPERS),
+)

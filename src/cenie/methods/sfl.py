@@ -1,17 +1,93 @@
 """SFL: scout many levels, then train on the most learnable of them (Rutherford et al., 2024)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.methods.table import SflTeacher
+from cenie.envs.base import Domain
+from cenie.methods.family import UNFINISHED, Family, LevelFactory, generator_problems, generator_setting
+from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
 from cenie.replay.scores import common_spread, solved_variance
-from cenie.teach.source import Source, SourceState
+from cenie.settings import Problem, setting
+from cenie.student.config import StudentConfig
+from cenie.teach.curriculum import Curriculum
+from cenie.teach.source import RandomSource, Source, SourceState
+
+
+@dataclass(frozen=True)
+class SflTeacher(Family):
+    """Scouts many random levels without learning, and trains on the most learnable of them for a while.
+
+    The numbers are those that SFL was published with for mazes, where a batch has 256 levels.
+    """
+
+    generator: str = generator_setting("random", source="SFL's code")
+    scouted: int = setting(
+        25_000,
+        minimum=1,
+        maximum=100_000_000,
+        help="How many levels are scouted in a phase.",
+        source="SFL's code",
+    )
+    plays: int = setting(
+        8,
+        minimum=1,
+        maximum=100_000,
+        help="In how many columns of a batch each of them is played.",
+        source="ours; SFL's code plays each for 2,000 steps, which is 8 episodes or more",
+    )
+    kept: int = setting(
+        1000,
+        minimum=1,
+        maximum=10_000_000,
+        help="How many of them are kept, the most learnable ones.",
+        source="SFL's code",
+    )
+    kept_share: float = setting(
+        0.5,
+        minimum=0.0,
+        maximum=1.0,
+        help="What share of each batch the kept levels are; the rest are new ones.",
+        source="SFL's code",
+    )
+    updates: int = setting(
+        100,
+        minimum=1,
+        maximum=100_000_000,
+        help="For how many updates they are trained on, before others are scouted.",
+        source="SFL's code",
+    )
+
+    score: Literal["learnability", "generalised-learnability"] = setting(
+        "learnability",
+        help="How learnable a level is: p (1 - p) of its success (learnability); or, where success is rare "
+        "or is not the score, the deviation of its returns, weighted by how common their mean is among the "
+        "scouted levels (generalised-learnability).",
+        source="SFL; generalised: Monette et al. (2025)",
+    )
+    unfinished: Literal["ignore", "score"] = setting("ignore", help=UNFINISHED, source="ours")
+
+    def check(self) -> Iterator[Problem]:
+        if self.kept > self.scouted:
+            yield Problem("kept", f"must not exceed scouted ({self.scouted}), got {self.kept}")
+
+    def curriculum(self, domain: LevelFactory, mesh: Mesh | None = None) -> Curriculum:
+        source = SflSource(RandomSource(domain.generator(self.generator)), self)
+        return Curriculum(source, learn_on_new=source.is_training, unfinished=self.unfinished)
+
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
+        yield from generator_problems(entry, self.generator)
+        if student.num_levels % self.plays:
+            message = f"must divide student.num_levels ({student.num_levels}), got {self.plays}"
+            yield Problem("teacher.plays", message)
 
 
 class Returns(eqx.Module):
@@ -191,3 +267,10 @@ def _with_returns(returns: Returns, outcomes: Outcomes) -> Returns:
         centre=centre,
         squares=before + jnp.where(is_known, jnp.square(mean - centre), 0.0).sum(),
     )
+
+
+METHODS = (
+    Method(
+        "sfl", "SFL", "#17a2b8", SflTeacher(), papers={"rutherford2024no": "SFL: sampling for learnability"}
+    ),
+)

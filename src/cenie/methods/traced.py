@@ -1,22 +1,61 @@
 """TRACED: what a transition model and the progress of other levels add to a score (Cho et al., 2025)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from cenie.methods.config import Traced
+from cenie.methods.family import LevelFactory
+from cenie.methods.table import Method
 from cenie.records import Rollout
-from cenie.replay.scores import ScoreInputs, transition_mean
+from cenie.replay.play import Play
+from cenie.replay.scores import transition_mean
+from cenie.settings import Problem, SettingsError, setting
 from cenie.spaces import Space, is_image, numbers_in
-from cenie.student.encoders import flatten
+from cenie.student.encoders import flatten, parts_of
 from cenie.student.layers import Linear, uniform
 from cenie.student.lstm import LSTM
 from cenie.xla.devices import mean_over_devices, on_own_rows
+
+
+@dataclass(frozen=True)
+class Traced:
+    """TRACED's additions to a score: the error of a transition model, and co-learnability."""
+
+    kind: Literal["traced"] = "traced"
+    transition_weight: float = setting(
+        1.0, minimum=0.0, help="How much the error of the transition model counts.", source="TRACED's code"
+    )
+    colearnability_weight: float = setting(
+        1.0, minimum=0.0, help="How much co-learnability counts.", source="TRACED's code"
+    )
+    memory_size: int = setting(
+        128, minimum=1, maximum=100_000, help="Units of the model's memory.", source="TRACED's code"
+    )
+    learning_rate: float = setting(
+        1e-3,
+        above=0.0,
+        help="The size of the model's one step for each batch.",
+        source="ours; TRACED's code has one of 1e-4 for each episode",
+    )
+
+    def correction(self, domain: LevelFactory) -> "TracedCorrection":
+        """The correction in an environment, whose observations it predicts.
+
+        Raises:
+            SettingsError: There is no environment of ours.
+        """
+        environment = domain.environment
+        if environment is None:
+            message = "must be null, because nothing is known of what the student sees"
+            raise SettingsError([Problem("teacher.correction", message)])
+        return TracedCorrection(self, parts_of(environment.observation_space), environment.action_space)
+
 
 _MAX_GRADIENT, _WEIGHT_DECAY = 0.5, 1e-5
 """Of the original code's optimiser."""
@@ -61,39 +100,39 @@ class TracedCorrection:
         optimiser = self._optimiser.init(eqx.filter(model, eqx.is_inexact_array))
         return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
 
-    def score(self, state: TracedState, inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
+    def score(self, state: TracedState, play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
         """What the transition model adds to the score of each level, before it learns from them."""
-        rollout = _rows(inputs).rollout
+        rollout = _rows(play).rollout
         errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
-        return self.settings.transition_weight * transition_mean(inputs, errors)
+        return self.settings.transition_weight * transition_mean(play, errors)
 
     def learn(
         self,
         state: TracedState,
-        inputs: ScoreInputs,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         scores: Float[Array, " c"],
         ids: Int[Array, " c"],
-        replayed: Bool[Array, ""],
         mesh: Mesh | None,
     ) -> tuple[TracedState, Float[Array, " c"], dict[str, Array]]:
-        """Take in a batch that is stored in `slots` (or -1) with these new scores of all slots.
+        """Take in a play that is stored in `play.stored_in` (or -1), with these new scores of all slots.
 
         Returns the scores after co-learnability was added, too.
         """
 
-        def loss(model: TransitionModel, inputs: ScoreInputs) -> Float[Array, ""]:
-            return jnp.mean(transition_mean(inputs, self._errors(model, inputs.rollout)))
+        slots, replayed = play.stored_in, play.is_replayed
 
-        error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(inputs))
+        def loss(model: TransitionModel, play: Play) -> Float[Array, ""]:
+            return jnp.mean(transition_mean(play, self._errors(model, play.rollout)))
+
+        error, gradient = mean_over_devices(mesh, jax.value_and_grad(loss), state.model, _rows(play))
         updates, optimiser = self._optimiser.update(
             gradient, state.optimiser, eqx.filter(state.model, eqx.is_inexact_array)
         )
         model = eqx.apply_updates(state.model, updates)
 
         capacity = len(scores)
-        scored = jnp.where((slots >= 0) & inputs.outcomes.completed, slots, capacity)
+        scored = jnp.where((slots >= 0) & play.outcomes.completed, slots, capacity)
         is_scored = jnp.zeros(capacity, bool).at[scored].set(True, mode="drop")
         fallen = jnp.sum(jnp.where(is_scored, state.regrets - scores, 0.0)) / jnp.maximum(is_scored.sum(), 1)
         progress = jnp.where(replayed, fallen, 0.0)
@@ -133,6 +172,20 @@ class TracedCorrection:
         return jnp.mean(jnp.abs(difference) if has_image else jnp.square(difference), axis=0).T
 
 
-def _rows(inputs: ScoreInputs) -> ScoreInputs:
-    """The same without the student's memory, the only part that has no leading axis of levels."""
-    return eqx.tree_at(lambda i: i.rollout.memory, inputs, ())
+def _rows(play: Play) -> Play:
+    """The same without the student's memory, the only part of a rollout that has no leading axis of levels,
+    and without what the teacher knows."""
+    rollout = eqx.tree_at(lambda rollout: rollout.memory, play.rollout, ())
+    return Play(play.levels, rollout, play.outcomes, play.advantages, episodes=play.episodes)
+
+
+METHODS = (
+    Method(
+        "traced",
+        "TRACED",
+        "#c1121f",
+        base="accel",
+        changes={"correction": Traced()},
+        papers={"cho2026traced": "TRACED"},
+    ),
+)

@@ -1,7 +1,7 @@
 """Settings of coverage: one record for each way to model the density of experience. Imports no JAX.
 
-All have a window of experience and a regulariser. Defaults are the paper's in mazes wherever it gives them;
-PyCave is the software it used, whose defaults stand where it says nothing.
+All have a window of experience and a regulariser. Defaults come from the paper's mazes. Where the paper gives
+none, they come from PyCave, the software that it used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 from cenie.settings import Problem, read, setting
 
-CovarianceName = Literal["diag", "full", "tied", "spherical"]
+CovarianceName = Literal["diag", "full"]
 
 _MOST_COLUMNS = 20_000
-"""Components of all sizes together, which begin side by side: gigabytes, and minutes to compile."""
+"""All sizes begin side by side: more components than this take gigabytes, and minutes to compile."""
 
-_WINDOW = "How many plays of levels are remembered, each with all its steps."
+_WINDOW = "Plays of levels that the window holds, each with all its steps."
 _MAX_POINTS = "A fit sees at most this many points of the window, drawn uniformly; null: all."
 _LIKE_MIXTURES = "paper, for its mixtures"
 
 
 @dataclass(frozen=True)
 class MixtureConfig:
-    """Gaussian mixtures of several sizes, of which the best is kept: the paper's method."""
+    """Gaussian mixtures of several sizes; the best one is kept. The method of the paper."""
 
     kind: Literal["mixture"] = "mixture"
     window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source="paper")
@@ -42,8 +42,7 @@ class MixtureConfig:
     )
     covariance: CovarianceName = setting(
         "diag",
-        help="What covariances may be: of each component its own variances (diag), or its own matrix (full), "
-        "one matrix for all (tied), or one variance for each (spherical).",
+        help="The covariance of a component: a variance for each column (diag), or a whole matrix (full).",
         source="PyCave; the paper does not say",
     )
     tolerance: float = setting(
@@ -57,58 +56,55 @@ class MixtureConfig:
         100, minimum=1, maximum=10**6, help="Steps of EM in a fit, at most.", source="PyCave"
     )
     selection: Literal["silhouette", "aic", "bic"] = setting(
-        "silhouette", help="By what the number of components is chosen.", source="paper"
+        "silhouette", help="The criterion that chooses the number of components.", source="paper"
     )
     silhouette_rows: int | None = setting(
         256,
         minimum=1,
         maximum=10**8,
-        help="The silhouette is computed for this many points, drawn uniformly, from which (and from a cheap "
-        "relative of it that is known for all points) its mean over all is estimated; null: for all.",
+        help="Points, drawn uniformly, for which exact silhouettes are computed; the mean over all points is "
+        "estimated with a cheaper score as control variate; null: all.",
         source="ours; the paper takes all",
     )
     screening_steps: int | None = setting(
         2,
         minimum=1,
         maximum=10**6,
-        help="Every number of components takes this many steps of EM first, and only the best go on; null: "
-        "all go on.",
+        help="Steps of EM that every size takes before only the best go on; null: all go on.",
         source="ours; in the paper all go on",
     )
     screening_points: int = setting(
         2048,
         minimum=1,
         maximum=10**8,
-        help="By how many points, drawn uniformly, they are compared after these steps.",
+        help="Points, drawn uniformly, by which sizes are compared after these steps.",
         source="ours",
     )
     screening_candidates: int = setting(
-        4, minimum=1, maximum=1000, help="How many go on, at most.", source="ours"
+        4, minimum=1, maximum=1000, help="The most sizes that go on.", source="ours"
     )
     screening_margin: float = setting(
         0.05,
         minimum=0.0,
         maximum=1e30,
-        help="How far below the best rough silhouette those may be that go on.",
+        help="A size goes on only if its rough silhouette is at most this far below the best.",
         source="ours",
     )
     warm_start: bool = setting(
         False,
-        help="Whether each fit starts from the previous one with as many components, and not from new "
-        "centres.",
+        help="Whether a fit starts from the previous mixture of the same size instead of new centres.",
         source="PyCave",
     )
     pca_dimensions: int | None = setting(
         None,
         minimum=1,
         maximum=10**5,
-        help="Mixtures of this many principal axes, with equal noise off them; null: of the points as they "
-        "are.",
+        help="Principal axes to which points are reduced, with equal noise off them; null: no reduction.",
         source="paper",
     )
 
     def check(self) -> Iterator[Problem]:
-        """Rules between settings; bounds of single ones are in the fields."""
+        """What is wrong between settings; the bounds of single settings are in the fields."""
         fewest, most = self.components
         columns = (most + fewest) * (most - fewest + 1) // 2
         if fewest > most:
@@ -135,7 +131,7 @@ class MixtureConfig:
 
 @dataclass(frozen=True)
 class NeighboursConfig:
-    """The distance from a near point of the window. Not in the paper."""
+    """The distance from the k-th nearest point of the window. Not in the paper."""
 
     kind: Literal["neighbours"] = "neighbours"
     window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source=_LIKE_MIXTURES)
@@ -144,55 +140,33 @@ class NeighboursConfig:
         1e-2, above=0.0, maximum=1e30, help="What is added to every squared distance.", source="ours"
     )
     rank: int = setting(
-        8, minimum=1, maximum=10**6, help="Which of the nearest points gives the distance.", source="ours"
+        8, minimum=1, maximum=10**6, help="The rank k of the neighbour whose distance counts.", source="ours"
     )
     kept: int = setting(
         4096,
         minimum=1,
         maximum=10**6,
-        help="With how many points of the window others are compared.",
+        help="Points of the window that serve as neighbours.",
         source="ours",
     )
 
 
-@dataclass(frozen=True)
-class DistillationConfig:
-    """The error of a network that learns on the window to predict a random one. Not in the paper."""
-
-    kind: Literal["distillation"] = "distillation"
-    steps: int = setting(256, minimum=1, maximum=10**6, help="Gradient steps of a fit.", source="ours")
-    batch: int = setting(256, minimum=1, maximum=10**6, help="Points of a gradient step.", source="ours")
-    size: int = setting(
-        64, minimum=1, maximum=10**4, help="Units of each layer of both networks.", source="ours"
-    )
-    learning_rate: float = setting(
-        1e-3, above=0.0, maximum=1e30, help="The size of Adam's steps.", source="ours"
-    )
-    warm_start: bool = setting(
-        False,
-        help="Whether each fit starts from the previous predictor, and not from a new one.",
-        source="ours",
-    )
-    window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source=_LIKE_MIXTURES)
-    max_points: int | None = setting(16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours")
-    reg: float = setting(
-        1e-2,
-        above=0.0,
-        maximum=1e30,
-        help="What is added to the variance by which a column is scaled.",
-        source="ours",
-    )
-
-
-CoverageConfig = MixtureConfig | NeighboursConfig | DistillationConfig
-"""What is remembered of the student's experience, and how its density is modelled."""
+CoverageConfig = MixtureConfig | NeighboursConfig
+"""Settings of the models of the library."""
 
 
 def read_coverage(given: Mapping[str, Any]) -> CoverageConfig:
-    """The settings that somebody gave, a mixture's unless they say another `kind`.
+    """Read settings by name.
 
-    Numbers and arrays of NumPy are welcome, and one number of `components` stands for the fewest and the
-    most. `SettingsError` with everything that is wrong.
+    Args:
+        given: The settings; without a `kind` they are a mixture's. Numbers and arrays of NumPy are read as
+            plain ones, and one number of `components` is both the fewest and the most.
+
+    Returns:
+        The record of settings.
+
+    Raises:
+        SettingsError: With everything that is wrong.
     """
     plain = {name: plain_value(value) for name, value in given.items()}
     if type(plain.get("components")) is int:

@@ -1,12 +1,12 @@
-"""The four shapes of covariance of a Gaussian mixture, each as the same few functions.
+"""Gaussians N(x; mu_k, Sigma_k): the two shapes of covariance of a mixture, each as the same few functions.
 
 Points are rows, relative to an origin near their mean, and zero where they are missing; responsibilities
-are zero there too. Everything expensive is a matrix product over all points at once. What belongs to a
-component and a point has the points last, so that sums over components run over whole rows.
+are zero there too. Everything expensive is a matrix product over all points at once. Arrays over components
+and points have the points last, so that sums over components run over whole rows.
 
-A covariance is kept as its whitening W: points of this covariance, times W, have the covariance 1, and W W^T
-is its inverse. That needs half as many digits as the covariance itself, whose largest and smallest variances
-may differ by more than single precision can tell.
+A covariance Sigma is kept as its whitening W, with W W^T the inverse of Sigma: points of this covariance,
+times W, have covariance 1. W needs half as many digits as Sigma, whose largest and smallest variances may
+differ by more than single precision can tell.
 """
 
 import math
@@ -29,9 +29,12 @@ ONE_POINT = 0.99
 
 
 class Assigned(NamedTuple):
-    """Points shared out among `k` components: responsibilities [k, n] and their sums [k].
+    """Points shared out among `k` components.
 
-    If there are `centres` [k, d], components lie there and not at the mean of their points.
+    Attributes:
+        responsibilities: The share of each component in each point [k, n].
+        counts: Their sums [k].
+        centres: Where the components lie [k, d]; None: at the mean of their points.
     """
 
     responsibilities: jax.Array
@@ -42,13 +45,16 @@ class Assigned(NamedTuple):
 class Shape(NamedTuple):
     """What EM needs to know of a shape of covariance, for `k` components in `d` dimensions.
 
-    `prepare(points [n, d])` computes whatever does not change during EM.
-    `log_gaussians(prepared, means [k, d], whitening)` are the log-densities [k, n].
-    `estimate(prepared, assigned, reg)` are means [k, d] and whitening.
-    `unit(k, d)` is the whitening of covariances 1; `per_component` says whether it has an axis of components.
-    `covariances(whitening)` are the covariances in the shape of scikit-learn, from and to NumPy.
-    `parameters(k, d)` counts the numbers that describe the covariances. `group_sizes` are the
-    numbers of mixtures worth computing side by side where points are many, down to 1.
+    Attributes:
+        prepare: `prepare(points [n, d])` computes whatever does not change during EM.
+        log_gaussians: `log_gaussians(prepared, means [k, d], whitening)` gives log N(x; mu, Sigma) [k, n].
+        estimate: `estimate(prepared, assigned, reg)` gives means [k, d] and whitening.
+        unit: `unit(k, d)` gives the whitening of covariances 1.
+        covariances: `covariances(whitening)` gives the covariances in the shape of scikit-learn, from and
+            to NumPy.
+        parameters: `parameters(k, d)` counts the numbers that describe the covariances.
+        group_sizes: How many mixtures are worth computing side by side where points are many, down to 1.
+        widths: For how many numbers of components a step of one mixture is worth compiling.
     """
 
     prepare: Callable[[jax.Array], Any]
@@ -56,16 +62,12 @@ class Shape(NamedTuple):
     estimate: Callable[[Any, Assigned, float | jax.Array], tuple[jax.Array, jax.Array]]
     unit: Callable[[int, int], jax.Array]
     covariances: Callable[[np.ndarray], np.ndarray]
-    per_component: bool
     parameters: Callable[[int, int], int]
     group_sizes: tuple[int, ...]
+    widths: int
 
 
-# Diagonal: 1 / standard deviation [k, d]. Squares are expanded: each step is one product with [x, x^2].
-#
-# An expanded (x - m)^2 / v loses as many digits as m^2 / v has before the point. Where single precision has
-# not enough of them, the same is computed in double precision: the centred form would need no more than
-# single precision, but it is no product of matrices and takes several times as long.
+# Diagonal: W = 1 / standard deviation [k, d].
 
 _LARGEST_LEVERAGE = 3e3
 """The largest sum over columns of m^2 / v for which single precision, of seven digits, keeps three behind the
@@ -79,16 +81,22 @@ def _with_squares(points: jax.Array) -> jax.Array:
 
 
 def _double_with_squares(prepared: jax.Array) -> jax.Array:
-    """The same in double precision: squares anew, for theirs are rounded."""
+    """The same in double precision. Squares are computed anew, because the given ones are rounded."""
     columns = prepared[: len(prepared) // 2]
     return jnp.concatenate([columns, jnp.square(columns)])
 
 
 def _is_single_enough(means: jax.Array, whitening: jax.Array) -> jax.Array:
+    """Whether squares may be expanded in single precision.
+
+    An expanded (x - m)^2 / v loses as many digits as m^2 / v has before the point. The centred form would
+    lose none, but it is no product of matrices and takes several times as long as double precision.
+    """
     return jnp.max(jnp.sum(jnp.square(means * whitening), axis=1)) <= _LARGEST_LEVERAGE
 
 
 def _diagonal_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
+    """log N(x; m, v) [k, n] of independent columns, in single precision where that is enough."""
     return lax.cond(
         _is_single_enough(means, whitening),
         _expanded_log_gaussians,
@@ -100,6 +108,10 @@ def _diagonal_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: ja
 
 
 def _expanded_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
+    """log N(x; m, v) = -1/2 sum_j [(x_j - m_j)^2 / v_j + log v_j + log 2 pi], with the square expanded.
+
+    So all points and components are one product of matrices, [m / v, -1/2 v] times [x, x^2].
+    """
     precisions = jnp.square(whitening)
     factors = jnp.concatenate([means * precisions, -0.5 * precisions], axis=1)
     constant = jnp.sum(jnp.square(means) * precisions - jnp.log(precisions) + _LOG_TWO_PI, axis=1)
@@ -114,23 +126,14 @@ def _double_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.
 def _diagonal_estimate(
     prepared: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    return _variance_estimate(prepared, assigned, reg, lambda variances: variances)
-
-
-def _variance_estimate(
-    prepared: jax.Array,
-    assigned: Assigned,
-    reg: float | jax.Array,
-    shaped: Callable[[jax.Array], jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """Means and whitening; the variances [k, d] are brought into shape before."""
+    """Means and whitening [k, d] by weighted sums of points and of their squares."""
 
     def from_sums(sums: jax.Array, assigned: Assigned, reg: float | jax.Array) -> tuple[jax.Array, jax.Array]:
         average, square = jnp.split(sums / _at_least_one(assigned.counts)[:, None], 2, axis=1)
         # Rounding may leave less than nothing where a column is constant.
         variances = jnp.maximum(square - jnp.square(average), 0.0)
         means = average if assigned.centres is None else assigned.centres
-        return means, 1.0 / jnp.sqrt(shaped(variances + jnp.square(average - means)) + reg)
+        return means, 1.0 / jnp.sqrt(variances + jnp.square(average - means) + reg)
 
     @in_double_precision
     def again(prepared: jax.Array, assigned: Assigned, reg: float | jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -151,39 +154,23 @@ _DIAGONAL = Shape(
     estimate=_diagonal_estimate,
     unit=lambda k, d: jnp.ones((k, d)),
     covariances=lambda whitening: whitening**-2.0,
-    per_component=True,
     parameters=lambda k, d: k * d,
     group_sizes=(10, 2, 1),
+    widths=2,
 )
 
 
-# Spherical: a diagonal whose variances [k, d] are equal in each component.
-
-
-def _spherical_estimate(
-    prepared: jax.Array, assigned: Assigned, reg: float | jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    def equal(variances: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(jnp.mean(variances, axis=1, keepdims=True), variances.shape)
-
-    return _variance_estimate(prepared, assigned, reg, equal)
-
-
-_SPHERICAL = _DIAGONAL._replace(
-    estimate=_spherical_estimate,
-    covariances=lambda whitening: whitening[:, 0] ** -2.0,
-    parameters=lambda k, d: k,
-)
-
-
-# Full: whitening [k, d, d]. One component after another, since each needs products of its own.
+# Full: W is a triangular matrix for each component [k, d, d].
 
 
 def _full_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
+    """log N(x; m, S) = -1/2 [|(x - m) W|^2 - 2 log det W + d log 2 pi], for one component after another."""
+
     def of_component(component: tuple[jax.Array, jax.Array]) -> jax.Array:
         mean, whitening = component
         distances = jnp.sum(jnp.square((points - mean) @ whitening), axis=1)
-        return _log_gaussian(distances, whitening)
+        log_precision = 2.0 * jnp.sum(jnp.log(jnp.diagonal(whitening)))
+        return -0.5 * (distances - log_precision + whitening.shape[0] * _LOG_TWO_PI)
 
     return lax.map(of_component, (means, whitening))
 
@@ -192,14 +179,25 @@ def _full_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Arra
 def _full_estimate(
     points: jax.Array, assigned: Assigned, reg: float | jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """Means [k, d] and whitening [k, d, d]; not finite where a covariance is not positive definite."""
     share = assigned.responsibilities / _at_least_one(jnp.sum(assigned.responsibilities, axis=1))[:, None]
     means = share @ points if assigned.centres is None else assigned.centres
 
     def of_component(component: tuple[jax.Array, jax.Array]) -> jax.Array:
         weights, mean = component
-        return _whitening(_scatter(points, weights, mean), reg)
+        # Products of weighted rows with themselves: no direction is negative, however rounded.
+        rows = (points - mean) * jnp.sqrt(weights)[:, None]
+        scatter = rows.T @ rows
+        identity = jnp.eye(scatter.shape[0], dtype=scatter.dtype)
+        return solve_triangular(jnp.linalg.cholesky(scatter + reg * identity), identity, lower=True).T
 
     return means, lax.map(of_component, (share, means))
+
+
+def _full_covariances(whitening: np.ndarray) -> np.ndarray:
+    """F^T F with F the inverse of W."""
+    factors = np.linalg.inv(whitening)
+    return factors.swapaxes(-1, -2) @ factors
 
 
 _FULL = Shape(
@@ -207,76 +205,11 @@ _FULL = Shape(
     log_gaussians=_full_log_gaussians,
     estimate=_full_estimate,
     unit=lambda k, d: jnp.broadcast_to(jnp.eye(d), (k, d, d)),
-    covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
-    per_component=True,
+    covariances=_full_covariances,
     parameters=lambda k, d: k * d * (d + 1) // 2,
     group_sizes=(1,),
+    widths=1,
 )
-
-
-# Tied: one whitening [d, d] for all components.
-
-
-@in_double_precision
-def _tied_log_gaussians(points: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
-    white, centres = points @ whitening, means @ whitening
-    distances = (
-        jnp.sum(jnp.square(white), axis=1)
-        - 2.0 * centres @ white.T
-        + jnp.sum(jnp.square(centres), axis=1)[:, None]
-    )
-    return _log_gaussian(jnp.maximum(distances, 0.0), whitening)
-
-
-@in_double_precision
-def _tied_estimate(
-    points: jax.Array, assigned: Assigned, reg: float | jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    counts = jnp.sum(assigned.responsibilities, axis=1)
-    average = (assigned.responsibilities / _at_least_one(counts)[:, None]) @ points
-    means = average if assigned.centres is None else assigned.centres
-    weights = assigned.responsibilities / _at_least_one(jnp.sum(counts))
-
-    def add(total: jax.Array, component: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        return total + _scatter(points, *component), None
-
-    nothing = jnp.zeros((points.shape[1], points.shape[1]), points.dtype)
-    return means, _whitening(lax.scan(add, nothing, (weights, means))[0], reg)
-
-
-_TIED = Shape(
-    prepare=lambda points: points,
-    log_gaussians=_tied_log_gaussians,
-    estimate=_tied_estimate,
-    unit=lambda k, d: jnp.eye(d),
-    covariances=lambda whitening: _square_of(np.linalg.inv(whitening)),
-    per_component=False,
-    parameters=lambda k, d: d * (d + 1) // 2,
-    group_sizes=(1,),
-)
-
-
-def _scatter(points: jax.Array, weights: jax.Array, mean: jax.Array) -> jax.Array:
-    """Weighted products [d, d] of distances from a mean: no direction is negative, however rounded."""
-    rows = (points - mean) * jnp.sqrt(weights)[:, None]
-    return rows.T @ rows
-
-
-def _whitening(scatter: jax.Array, reg: float | jax.Array) -> jax.Array:
-    """The whitening of a regularised covariance [d, d]; not finite if it is not positive definite."""
-    factor = jnp.linalg.cholesky(scatter + reg * jnp.eye(scatter.shape[0], dtype=scatter.dtype))
-    return solve_triangular(factor, jnp.eye(scatter.shape[0], dtype=scatter.dtype), lower=True).T
-
-
-def _log_gaussian(distances: jax.Array, whitening: jax.Array) -> jax.Array:
-    """Log-densities from squared distances of white points and a triangular whitening [d, d]."""
-    log_precision = 2.0 * jnp.sum(jnp.log(jnp.diagonal(whitening)))
-    return -0.5 * (distances - log_precision + whitening.shape[0] * _LOG_TWO_PI)
-
-
-def _square_of(factors: np.ndarray) -> np.ndarray:
-    """F^T F of matrices F [..., d, d]."""
-    return factors.swapaxes(-1, -2) @ factors
 
 
 def _at_least_one(counts: jax.Array) -> jax.Array:
@@ -284,9 +217,4 @@ def _at_least_one(counts: jax.Array) -> jax.Array:
     return jnp.maximum(counts, ONE_POINT)
 
 
-SHAPES: dict[CovarianceName, Shape] = {
-    "diag": _DIAGONAL,
-    "full": _FULL,
-    "tied": _TIED,
-    "spherical": _SPHERICAL,
-}
+SHAPES: dict[CovarianceName, Shape] = {"diag": _DIAGONAL, "full": _FULL}

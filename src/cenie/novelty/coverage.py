@@ -1,4 +1,4 @@
-"""Coverage: a window over the student's latest experience, a density fitted to it, and novelty (CENIE).
+"""Coverage: a window over the student's latest experience, a density fitted to it, and novelty (Eq. 3).
 
 Pure functions over a frozen state of fixed shapes. Settings are static; the rest may be traced. A level is
 novel if its trajectory is unlikely under the density, so it must be scored before it is pushed.
@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from cenie.novelty import distillation, gmm, neighbours, pca
-from cenie.novelty.config import CoverageConfig, MixtureConfig
-from cenie.novelty.interface import CoverageModel, Fitted
+from cenie.novelty import gmm, neighbours, pca
+from cenie.novelty.config import MixtureConfig
+from cenie.novelty.interface import AnyCoverage, CoverageModel, Fitted, OwnCoverage
 from cenie.novelty.points import chosen, cleaned, drawn
 from cenie.xla.devices import on_first_device
 
@@ -21,18 +21,16 @@ LOG_DENSITY_LIMIT = 1e12
 by points that differ: with a regulariser of 1e-6, a step of 10 in a constant column makes 5e7."""
 
 MODELS: dict[str, CoverageModel] = {
-    name: CoverageModel(room.init, room.fit, room.unfitted, room.log_density)
-    for name, room in {
-        "mixture": gmm,
-        "pca": pca,
-        "neighbours": neighbours,
-        "distillation": distillation,
-    }.items()
+    "mixture": CoverageModel(gmm.init, gmm.fit, gmm.unfitted, gmm.log_likelihood),
+    "pca": CoverageModel(pca.init, pca.fit, pca.unfitted, pca.log_likelihood),
+    "neighbours": CoverageModel(neighbours.init, neighbours.fit, neighbours.unfitted, neighbours.log_density),
 }
 
 
-def model_of(config: CoverageConfig) -> CoverageModel:
-    """The model that the settings ask for."""
+def model_of(config: AnyCoverage) -> CoverageModel:
+    """The model of these settings; a record of your own names its model itself."""
+    if isinstance(config, OwnCoverage):
+        return config.model
     reduces = isinstance(config, MixtureConfig) and config.pca_dimensions is not None
     return MODELS["pca" if reduces else config.kind]
 
@@ -40,8 +38,13 @@ def model_of(config: CoverageConfig) -> CoverageModel:
 class CoverageState(NamedTuple):
     """The window Gamma of `w` levels with up to `t` points each, oldest first, and the current model.
 
-    `points` [w, t, d] are zero where not `valid` [w, t]. `fitted` says whether there has been any usable
-    fit, and `failed_fits` counts those that were not. `diagnostics` are those of the last fit.
+    Attributes:
+        points: The points [w, t, d], zero where they are not valid.
+        valid: Which points are there [w, t].
+        model: What the last successful fit has found.
+        fitted: Whether any fit has succeeded [].
+        failed_fits: How many fits have not [].
+        diagnostics: The numbers that describe the last fit.
     """
 
     points: jax.Array
@@ -52,8 +55,17 @@ class CoverageState(NamedTuple):
     diagnostics: dict[str, jax.Array]
 
 
-def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> CoverageState:
-    """An empty window and no fit."""
+def init(config: AnyCoverage, points_per_level: int, dimensions: int) -> CoverageState:
+    """An empty window and no fit.
+
+    Args:
+        config: The settings; static.
+        points_per_level: The most points t of a level.
+        dimensions: The numbers d of a point.
+
+    Returns:
+        The state with which coverage begins.
+    """
     model = model_of(config)
     points = jnp.zeros((config.window, points_per_level, dimensions))
     valid = jnp.zeros((config.window, points_per_level), bool)
@@ -68,36 +80,50 @@ def init(config: CoverageConfig, points_per_level: int, dimensions: int) -> Cove
 
 
 def push(state: CoverageState, features: jax.Array, valid: jax.Array) -> CoverageState:
-    """Add the points [n, t, d] of `n` levels and drop the oldest beyond the window.
+    """Add the points of `n` levels to the window; the oldest levels leave it.
 
-    Points that are not valid [n, t], or not finite, are ignored ever after.
+    Args:
+        state: The window.
+        features: The points [n, t, d]. Points that are not finite are ignored ever after.
+        valid: Which points are there [n, t].
+
+    Returns:
+        The state with another window and the same model.
     """
     points, valid = cleaned(features, valid)
     return state._replace(points=_latest(state.points, points), valid=_latest(state.valid, valid))
 
 
 def is_full(state: CoverageState) -> jax.Array:
-    """Whether as many levels were pushed as the window holds, so that the next one drops the oldest."""
+    """Whether the window holds as many levels as it can, so that the next one drops the oldest []."""
     return state.valid[0].any()
 
 
 def fit(
-    config: CoverageConfig,
+    config: AnyCoverage,
     state: CoverageState,
     key: jax.Array,
     *,
     due: bool | jax.Array = True,
     mesh: Mesh | None = None,
 ) -> CoverageState:
-    """Fit the model to the window if that is `due`; the old one stays if it fails. Consumes the key.
+    """Fit the model to the window; the old model stays if that fails.
 
-    Of the devices of a `mesh` the first one does the work, and the others get the result.
+    Args:
+        config: The settings; static.
+        state: The window and the old model.
+        key: Draws whatever the fit draws; consumed.
+        due: Whether to fit at all [].
+        mesh: The devices of the program. The first one does the work, and the others get the result.
+
+    Returns:
+        The state with the new model and its diagnostics.
     """
 
     def fit_to(points: jax.Array, valid: jax.Array, model: Any, key: jax.Array) -> Fitted:
         draw_key, fit_key = jax.random.split(key)
         points, valid = points.reshape(-1, points.shape[-1]), valid.reshape(-1)
-        count = _points_to_fit(config, valid.size)
+        count = min(config.max_points or valid.size, valid.size)
         if count < valid.size:
             index, valid = drawn(draw_key, valid, count)
             points = jnp.where(valid[:, None], points[index], 0.0)
@@ -114,17 +140,28 @@ def fit(
 
 
 def novelty(
-    config: CoverageConfig,
+    config: AnyCoverage,
     state: CoverageState,
     features: jax.Array,
     valid: jax.Array,
     *,
     measure: Literal["mean", "highest"] = "mean",
 ) -> jax.Array:
-    """Mean negative log-density [n] of the points [n, t, d] of each level (CENIE Eq. 3), or the highest one.
+    """The novelty of levels: the negative mean log-likelihood of the student's points there (CENIE Eq. 3).
 
-    Before the first fit all levels get 0. A level without any valid [n, t] finite point gets the lowest
-    novelty of the others.
+    Novelty = - 1/|X| sum_t log p(x_t | lambda), with X = (x_1, ..., x_T) the points of a level and lambda the
+    model of the window; for mixtures, p is Eq. 2 (`gmm.log_likelihood`).
+
+    Args:
+        config: The settings; static.
+        state: The model.
+        features: The points x_t of the levels [n, t, d].
+        valid: Which points are there [n, t]. Points that are not finite do not count.
+        measure: "mean" is Eq. 3; "highest" takes the least likely point alone.
+
+    Returns:
+        The novelties [n]. Before the first fit all are 0. A level without any point gets the lowest novelty
+        of the others.
     """
     points, valid = cleaned(features, valid)
     density = log_density(config, state, points.reshape(-1, points.shape[-1])).reshape(valid.shape)
@@ -138,19 +175,24 @@ def novelty(
     return jnp.where(state.fitted, found, 0.0)
 
 
-def log_density(config: CoverageConfig, state: CoverageState, points: jax.Array) -> jax.Array:
-    """Log-density [p] of points [p, d], clamped; a point that is not finite gets the lowest possible."""
+def log_density(config: AnyCoverage, state: CoverageState, points: jax.Array) -> jax.Array:
+    """log p(x | lambda) under the model of the window, whichever it is.
+
+    Args:
+        config: The settings; static.
+        state: The model.
+        points: The points x [p, d].
+
+    Returns:
+        Log-densities [p] within +-`LOG_DENSITY_LIMIT`. A point that is not finite gets the lowest.
+    """
     density = model_of(config).log_density(config, state.model, points)
     density = jnp.where(jnp.isfinite(points).all(axis=1) & ~jnp.isnan(density), density, -jnp.inf)
     return jnp.clip(density, -LOG_DENSITY_LIMIT, LOG_DENSITY_LIMIT)
 
 
 def _latest(old: jax.Array, new: jax.Array) -> jax.Array:
-    """The last rows of the new array behind the old one, as many as the old one has."""
+    """As many rows as the old array has: its last rows, then the rows of the new array."""
     kept = max(0, old.shape[0] - new.shape[0])
     newest = new[new.shape[0] - (old.shape[0] - kept) :]
     return jnp.concatenate([old[old.shape[0] - kept :], newest]) if kept else newest
-
-
-def _points_to_fit(config: CoverageConfig, available: int) -> int:
-    return available if config.max_points is None else min(config.max_points, available)

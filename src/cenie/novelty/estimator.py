@@ -1,44 +1,31 @@
 """Coverage for programs that do not use JAX: NumPy in, NumPy out, no state to pass around."""
 
 import contextlib
-import difflib
 import functools
-import io
-import json
-import os
 import warnings
-import zipfile
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import ArrayLike
 
-from cenie.novelty import coverage
-from cenie.novelty.config import CoverageConfig, MixtureConfig, plain_value, read_coverage
+from cenie.novelty import arguments, coverage, reasons, saved
+from cenie.novelty.config import CoverageConfig, MixtureConfig
 from cenie.novelty.covariance import SHAPES
-from cenie.novelty.em import Mixture
+from cenie.novelty.mixture import Mixture
 from cenie.novelty.tensors import from_tensor
-from cenie.settings import Problem, SettingsError, show
 from cenie.xla.cache import give_back_memory, kept_programs, without_alarm
 
-_FORMAT = "cenie coverage 2"
 _FIT_LENGTHS = (64, 256, 1024, 4096, 16384)
-"""Points to fit are filled up to one of these, or to a power of two beyond, so that few programs serve all
-windows. Each takes some ten seconds to compile; a fit takes at most four times as long as it must."""
+"""Points to fit are filled up to one of these lengths, or to a power of two beyond, so that few programs
+serve all windows. Each takes some ten seconds to compile, and a fit at most four times as long as it must."""
 
 _BLOCKS = (64, 512, 4096)
-"""Points whose density is asked for are filled up to one of these; more of them go block by block."""
-
-_SEEDS = 2**32
-"""JAX looks at 32 bits of a seed, or of a number that is folded into one: others repeat one of these."""
-
-_TWO_SEEDS = "seed and random_state are two names of one number: give one of them"
+"""Points to score are filled up to one of these lengths; longer arrays go block by block."""
 
 _in_single_precision = functools.partial(jax.enable_x64, False)
 """The models are made for it, whatever the rest of the program has told JAX."""
@@ -54,7 +41,7 @@ def _fit(
     valid: jax.Array,
     key: jax.Array,
 ) -> coverage.CoverageState:
-    """What is learned from the valid ones of points [n, d], which are not among it: NumPy keeps them."""
+    """The state after a fit to the valid [n] ones of points [n, d], without the points: NumPy keeps them."""
     state = learned._replace(points=points[None], valid=valid[None])
     return _without_window(coverage.fit(config, state, key))
 
@@ -76,47 +63,55 @@ def _compiling(*program: Any) -> Iterator[None]:
 
 
 class FitError(ValueError):
-    """Nothing could be fitted to the points, and there is no earlier model of them."""
+    """Nothing could be fitted to the points, and there is no earlier model."""
 
 
 class NotFittedError(ValueError, AttributeError):
-    """A model is asked for before any fit has succeeded. The same bases as scikit-learn's."""
+    """No fit has succeeded yet. It has the same bases as the error of scikit-learn."""
 
 
 class Coverage:
-    """How familiar a trajectory is, given the last ones: `push`, `fit`, `novelty`.
+    """How novel a trajectory is, given the latest ones of an agent: `push`, `fit`, `novelty`.
 
-    A trajectory is a float array [points, d] of any length; every point of all trajectories has the same
-    `d` numbers, usually a representation of the state followed by the action (one-hot, if it is discrete).
-    Tensors of PyTorch are read as they are. `kind` is what models the density: `mixture`, `neighbours` or
-    `distillation`. `settings` are those of its record in `cenie.novelty.config`, for a mixture above all
-    `components` (a number, or the fewest and the most), `window`, `covariance` and `reg`. The same calls with
-    the same seed, which may also be named `random_state`, give the same results.
-
-    A fit looks at no more than `max_points` of the points, drawn uniformly, and says so the first time that
-    there are more. What takes long to compile is kept in the user's cache directory for the next process;
-    `CENIE_CACHE_DIR` names another directory, or switches this `off`.
+    A trajectory is an array of floats [t, d] of any length t. Each point has the same d numbers, usually a
+    representation of the state followed by the action (one-hot, if it is discrete). Tensors of PyTorch are
+    read as they are.
 
     There are two ways to fit. `push(trajectory)` and `fit()` follow an agent: the window holds its last
-    trajectories. `fit(X)` is that of scikit-learn: it forgets everything and fits the points X alone, as one
-    trajectory. A fit that fails says so: `FitError` if there is no model, else a warning that the earlier
-    one stays in use. Before a fit has succeeded there is no novelty (`NotFittedError`).
+    trajectories. `fit(X)` has the meaning of scikit-learn: it forgets everything and fits the points X alone,
+    as one trajectory. If a fit fails, `FitError` is raised where there is no model yet, and a warning says
+    that the earlier model stays in use where there is one.
+
+    A fit looks at no more than `max_points` points, drawn uniformly, and warns the first time that there are
+    more. Compiled programs are kept in the user's cache directory for the next process; `CENIE_CACHE_DIR`
+    names another directory, or switches this `off`. The same calls with the same seed give the same results.
+
+    Args:
+        kind: The model of the density: `mixture` or `neighbours`.
+        seed: A whole number from 0 to 2^32 - 1.
+        random_state: The same by its name in scikit-learn.
+        settings: The fields of `MixtureConfig` or `NeighboursConfig` in `cenie.novelty`, for a mixture above
+            all `components` (a number, or the fewest and the most), `window`, `covariance` and `reg`.
+
+    Raises:
+        TypeError: If a name is no setting of this kind.
+        ValueError: With everything that is wrong with the values.
     """
 
     def __init__(
         self, *, kind: str = "mixture", seed: int = 0, random_state: int | None = None, **settings: Any
     ):
-        if unknown := _unknown(kind, settings):
+        if unknown := arguments.unknown(kind, settings):
             raise TypeError(unknown)
         if random_state is not None:
             if type(seed) is not int or seed != 0:
-                raise ValueError(_TWO_SEEDS)
+                raise ValueError(arguments.TWO_SEEDS)
             seed = random_state
-        self._begin({**_defaults(kind), **settings, "seed": seed})
+        self._begin({**arguments.defaults(kind), **settings, "seed": seed})
 
     def _begin(self, params: dict[str, Any]) -> None:
-        """Start anew with these settings, if nothing is wrong with them."""
-        config, seed = _settings(params)
+        """Start anew with these settings; `ValueError` if anything is wrong with them."""
+        config, seed = arguments.checked(params)
         self.config, self._seed = config, seed
         # As they were given: scikit-learn's `clone` checks that its arguments come back unchanged.
         self._params = params
@@ -126,36 +121,54 @@ class Coverage:
         self._said_max_points = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, as they were given, `random_state` as `seed`.
+        """The settings.
 
-        `deep` is there for scikit-learn and changes nothing.
+        Args:
+            deep: Exists for scikit-learn and changes nothing.
+
+        Returns:
+            All settings by name, as they were given; `random_state` is called `seed`.
         """
         return dict(self._params)
 
     def set_params(self, **params: Any) -> "Coverage":
-        """Change settings. The window stays, as far as it fits in; the model is forgotten: fit again.
+        """Change settings. The window stays, as far as it fits in. The model is forgotten: fit again.
 
-        Another `kind` begins with its own defaults.
+        Args:
+            params: Settings by name. Another `kind` begins with its own defaults.
+
+        Returns:
+            This estimator.
+
+        Raises:
+            ValueError: With everything that is wrong; nothing is changed then.
         """
         if (seed := params.pop("random_state", None)) is not None:
             if "seed" in params:
-                raise ValueError(_TWO_SEEDS)
+                raise ValueError(arguments.TWO_SEEDS)
             params["seed"] = seed
         kind = params.get("kind", self._params["kind"])
-        if unknown := _unknown(kind, params):
+        if unknown := arguments.unknown(kind, params):
             raise ValueError(unknown)
         if params:
             window = list(self._window)
-            before = self._params if kind == self._params["kind"] else _defaults(kind)
+            before = self._params if kind == self._params["kind"] else arguments.defaults(kind)
             self._begin({**before, "seed": self._params["seed"], **params})
             for trajectory in window:
                 self.push(trajectory)
         return self
 
     def push(self, trajectory: ArrayLike) -> None:
-        """Add a trajectory to the window; the oldest leaves it if it is full."""
-        # A copy: whoever fills one array again and again would otherwise change the window.
-        self._append(self._checked(trajectory).copy())
+        """Add a trajectory to the window; the oldest leaves it if it is full.
+
+        Args:
+            trajectory: Points [t, d].
+
+        Raises:
+            ValueError: If it is no array of finite floats with as many columns as before.
+        """
+        # A copy: a caller that fills the same array again must not change the window.
+        self._append(self._as_points(trajectory).copy())
 
     def _append(self, points: np.ndarray) -> None:
         if self._state is None:
@@ -163,15 +176,23 @@ class Coverage:
         self._window.append(points)
 
     def fit(self, X: ArrayLike | None = None, y: Any = None) -> "Coverage":
-        """Fit the model to the window; or forget everything and fit it to the points X [n, d] alone.
+        """Fit the model to the window; or forget everything and fit it to given points alone.
 
-        `FitError` if that fails and there is no model. Without X, if there is one, it stays in use, and a
-        warning says why; with X, everything stays as it was. `y` is ignored, as scikit-learn has it.
+        Args:
+            X: Points [n, d]; None: the window.
+            y: Ignored, as in scikit-learn.
+
+        Returns:
+            This estimator.
+
+        Raises:
+            FitError: If the fit fails, and X is given or there is no earlier model. With X, everything stays
+                as it was. Without X, an earlier model stays in use, and a warning says why.
         """
         if X is not None:
             alone = type(self)().set_params(**self._params)
             alone._said_max_points = self._said_max_points
-            points = alone._checked(X)
+            points = alone._as_points(X)
             alone._append(points)
             alone._fit_window()
             self._state, self._fits = alone._state, alone._fits
@@ -195,7 +216,7 @@ class Coverage:
                 f"the {count} points of the window, drawn uniformly; max_points=None looks at all",
                 stacklevel=3,
             )
-        reason = _too_few(self.config, looked_at, count)
+        reason = reasons.too_few(self.config, looked_at, count)
         failed = self.failed_fits_
         with _in_single_precision():
             if reason is None:
@@ -207,21 +228,43 @@ class Coverage:
             else:  # Not worth the minutes that a fit may take to compile.
                 self._state = self._state._replace(failed_fits=self._state.failed_fits + 1)
         if self.failed_fits_ > failed:
-            message = f"nothing could be fitted: {reason or _not_finite(self.config, looked_at, count)}"
+            reason = reason or reasons.not_finite(self.config, looked_at, count)
+            message = f"nothing could be fitted: {reason}"
             if not self.fitted_:
                 raise FitError(message)
             warnings.warn(f"{message}. The model of the last successful fit stays in use", stacklevel=3)
 
     def novelty(self, trajectory: ArrayLike) -> float:
-        """Mean negative log-density of the points under the current model.
+        """The negative mean log-density of the points under the model in use (CENIE Eq. 3).
 
-        To know how novel a trajectory is compared with others, ask before it is pushed and fitted.
+        Ask before the trajectory is pushed and fitted: afterwards it is part of what is familiar.
+
+        Args:
+            trajectory: Points [t, d].
+
+        Returns:
+            The novelty.
+
+        Raises:
+            NotFittedError: If no fit has succeeded yet.
+            ValueError: If it is no array of finite floats with as many columns as before.
         """
         return -float(np.mean(self.log_density(trajectory), dtype=np.float64))
 
     def log_density(self, points: ArrayLike) -> np.ndarray:
-        """Log-density [n] of each of the points [n, d] under the current model, within +-1e12."""
-        checked, state = self._checked(points), self._fitted_state()
+        """The log-density of each point under the model in use; for mixtures, CENIE Eq. 2.
+
+        Args:
+            points: Points [n, d].
+
+        Returns:
+            Log-densities [n] within +-1e12.
+
+        Raises:
+            NotFittedError: If no fit has succeeded yet.
+            ValueError: If they are no array of finite floats with as many columns as before.
+        """
+        checked, state = self._as_points(points), self._fitted_state()
         size = next((block for block in _BLOCKS if len(checked) <= block), _BLOCKS[-1])
         found = np.empty(len(checked), np.float32)
         with _in_single_precision(), _compiling("density", self.config, (size, checked.shape[1])):
@@ -237,7 +280,7 @@ class Coverage:
         return self.log_density(X)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """The mean log-density of the points X [n, d]: the higher, the more familiar. `y` is ignored."""
+        """The mean log-density of the points X [n, d]; higher is more familiar. `y` is ignored."""
         return -self.novelty(X)
 
     @property
@@ -247,13 +290,14 @@ class Coverage:
 
     @property
     def failed_fits_(self) -> int:
+        """How many fits have failed."""
         return 0 if self._state is None else int(self._state.failed_fits)
 
     @property
     def diagnostics_(self) -> dict[str, np.ndarray]:
-        """What is known of the last fit that was tried, failed or not; the names depend on the model.
+        """Numbers that describe the last fit, failed or not; the names depend on the model.
 
-        Empty before the first; one that could not succeed, for want of points, is not tried.
+        Empty before the first fit. A fit to too few points is refused, and does not count here.
         """
         if self._state is None or self._fits == 0:
             return {}
@@ -279,20 +323,14 @@ class Coverage:
 
     @property
     def covariances_(self) -> np.ndarray:
-        """The covariances of the model in use, in the shapes of scikit-learn.
-
-        These are [k, d] (diag), [k, d, d] (full), [d, d] (tied) or [k] (spherical); `reg` is included.
-        """
+        """The covariances of the model in use, `reg` included: [k, d] (diag) or [k, d, d] (full)."""
         chosen = self._chosen(of_points=True)
-        shape, whitening = (
-            SHAPES[cast(MixtureConfig, self.config).covariance],
-            np.asarray(chosen.whitening, np.float64),
-        )
-        return shape.covariances(whitening[_real(chosen)] if shape.per_component else whitening)
+        shape = SHAPES[cast(MixtureConfig, self.config).covariance]
+        return shape.covariances(np.asarray(chosen.whitening, np.float64)[_real(chosen)])
 
     def __repr__(self) -> str:
         known = asdict(self.config) | {"seed": self._seed}
-        usual = _defaults(self.config.kind) | {"kind": "mixture"}
+        usual = arguments.defaults(self.config.kind) | {"kind": "mixture"}
         changed = ", ".join(f"{name}={known[name]!r}" for name in known if known[name] != usual[name])
         points = sum(map(len, self._window))
         filling = f"{len(self._window)} of {self.config.window} trajectories, {points} points"
@@ -310,154 +348,119 @@ class Coverage:
         return self._state
 
     def _chosen(self, of_points: bool = False) -> Mixture:
-        """The mixture in use, if there is one; if it must be, one of the points themselves."""
+        """The mixture in use, if there is one; with `of_points`, only if it is not one of principal axes."""
         model = self._fitted_state().model
         if not isinstance(self.config, MixtureConfig):
             raise AttributeError(f"only mixtures have this, not the kind {self.config.kind}")
         if self.config.pca_dimensions is None:
             return model.chosen
         if of_points:
-            raise AttributeError("only mixtures of the points have this, not those of principal axes")
+            raise AttributeError("only mixtures of the points have this, not mixtures of principal axes")
         return model.inner.chosen
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, which replaces an older one only once it is complete."""
-        header = {"format": _FORMAT, "config": asdict(self.config), "seed": self._seed, "fits": self._fits}
-        arrays: dict[str, np.ndarray] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+    def _as_points(self, points: ArrayLike) -> np.ndarray:
+        return _as_points(points, self._window[0].shape[1] if self._window else None)
+
+    def save(self, path: saved.Path) -> None:
+        """Write everything to one file, which replaces an older one only once it is complete.
+
+        Args:
+            path: Where.
+
+        Raises:
+            OSError: If it cannot be written; an older file is as it was.
+        """
+        header = {"config": asdict(self.config), "seed": self._seed, "fits": self._fits}
+        arrays = {}
         if self._state is not None:
             arrays["lengths"] = np.array([len(points) for points in self._window], np.int64)
             arrays["points"] = np.concatenate(self._window)
-            arrays |= {f"state{i}": leaf for i, leaf in enumerate(_leaves(self._state))}
-        content = io.BytesIO()
-        np.savez(content, **cast(Any, arrays))
-        temporary = f"{os.fspath(path)}.tmp-{os.getpid()}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+            arrays |= {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self._state))}
+        saved.write(path, header, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Coverage":
-        """Read what `save` has written; `ValueError` if the file is anything else. Runs no code of it."""
-        with open(path, "rb") as file:
-            content = file.read()
-        try:
-            with NpzFile(io.BytesIO(content)) as arrays:
-                _refuse_compressed(arrays)
-                return cls._restored({name: arrays[name] for name in arrays.files})
-        except Exception as error:  # a broken archive can fail in any part of its readers
-            raise ValueError(f"{os.fspath(path)} is not a saved coverage: {error}") from error
+    def load(cls, path: saved.Path) -> "Coverage":
+        """Read what `save` has written. No code of the file is run.
+
+        Args:
+            path: The file.
+
+        Returns:
+            An estimator that goes on as the saved one would have.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it is anything else, or holds arrays of other shapes or kinds, or numbers that are
+                not finite.
+        """
+        return saved.read(path, cls._restored)
 
     @classmethod
-    def _restored(cls, arrays: dict[str, np.ndarray]) -> "Coverage":
-        header = json.loads(_entry(arrays, "header").tobytes())
-        if not isinstance(header, dict) or header.get("format") != _FORMAT:
-            raise ValueError("unknown format")
-        config = dict(_entry(header, "config"))
+    def _restored(cls, header: saved.Entries, arrays: saved.Entries) -> "Coverage":
+        config = dict(header["config"])
         if isinstance(config.get("components"), list):
             config["components"] = tuple(config["components"])
-        self = cls().set_params(**config, seed=_entry(header, "seed"))
-        if arrays.keys() != {"header"}:
-            points, lengths = _entry(arrays, "points"), _entry(arrays, "lengths")
-            lengths = _checked_lengths(lengths, len(points), self.config.window)
-            with _naming("points"):
+        self = cls().set_params(**config, seed=header["seed"])
+        if arrays:
+            points, lengths = arrays["points"], arrays["lengths"]
+            with saved.naming("lengths"):
+                if lengths.sum() != len(points) or not 0 < len(lengths) <= self.config.window:
+                    raise ValueError(f"expected {len(points)} points in at most {self.config.window} parts")
+            with saved.naming("points"):
                 for trajectory in np.split(points, np.cumsum(lengths)[:-1]):
                     self.push(trajectory)
             assert self._state is not None
-            leaves = [_entry(arrays, f"state{i}") for i in range(len(_leaves(self._state)))]
-            self._state = _with_leaves(self.config, self._state, leaves)
-        with _naming("fits"):
-            self._fits = _seed(_entry(header, "fits"))
+            leaves = [arrays[f"state{i}"] for i in range(len(jax.tree.leaves(self._state)))]
+            self._state = _with_leaves(self._state, leaves)
+        with saved.naming("fits"):
+            self._fits = arguments.checked_seed(header["fits"])
         return self
 
-    def _checked(self, points: Any) -> np.ndarray:
-        """The points as float32 [n, d], not copied if they are that; or an error that says what is wrong."""
-        if isinstance(points, np.ma.MaskedArray):
-            raise ValueError(
-                "expected a plain array, got a masked one, whose mask would be lost: give only the points "
-                "that count, e.g. np.ma.compress_rows(points)"
-            )
-        try:
-            array = np.asarray(from_tensor(points))
-        except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises the last one
-            raise ValueError(f"expected an array [points, dimensions]: {error}") from error
-        # JAX knows more kinds of floats than NumPy.
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise ValueError(f"expected an array of floats, got {array.dtype}")
-        if array.ndim != 2 or 0 in array.shape:
-            raise ValueError(
-                "expected one array [points, dimensions] with at least one of each, as of one trajectory, "
-                f"got {array.shape}"
-            )
-        known = self._window[0].shape[1] if self._window else array.shape[1]
-        if known != array.shape[1]:
-            raise ValueError(f"expected points of {known} dimensions as before, got {array.shape[1]}")
-        with np.errstate(over="ignore"):
-            single = array.astype(np.float32, copy=False)
-        if not np.isfinite(single).all():
-            raise ValueError("expected finite numbers in the range of float32, got NaN or infinity")
-        return single
 
+def _as_points(points: Any, dimensions: int | None) -> np.ndarray:
+    """The points as float32 [n, d], not copied if they are that already.
 
-def _defaults(kind: Any) -> dict[str, Any]:
-    """All settings of a kind by name, the seed included; those of a mixture for an unknown kind."""
-    records = {record().kind: record for record in get_args(CoverageConfig)}
-    record = records.get(kind, MixtureConfig) if isinstance(kind, str) else MixtureConfig
-    return asdict(record()) | {"kind": kind, "seed": 0}
+    Args:
+        points: An array, list or tensor of floats [n, d].
+        dimensions: The d of earlier points; None if there are none.
 
-
-def _unknown(kind: Any, names: Collection[str]) -> str | None:
-    """What to say about names that are no settings of this kind of coverage, if there are any."""
-    known = _defaults(kind)
-    unknown = [name for name in names if name not in known]
-    if not unknown:
-        return None
-    close = {match: None for name in unknown for match in difflib.get_close_matches(name, known, n=1)}
-    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
-    return f"unknown settings: {', '.join(unknown)}; {hint}"
-
-
-def _settings(params: Mapping[str, Any]) -> tuple[CoverageConfig, int]:
-    """The settings and the seed; `ValueError` with everything that is wrong with them."""
-    problems: list[Problem] = []
-    config, seed = None, 0
+    Raises:
+        ValueError: If they are anything else, with what is wrong.
+    """
+    if isinstance(points, np.ma.MaskedArray):
+        raise ValueError(
+            "expected a plain array, got a masked one, whose mask would be lost: give only the points "
+            "that count, e.g. np.ma.compress_rows(points)"
+        )
     try:
-        config = read_coverage({name: value for name, value in params.items() if name != "seed"})
-    except SettingsError as error:
-        problems += error.problems
-    try:
-        seed = _seed(params["seed"])
-    except ValueError as error:
-        problems.append(Problem("seed", str(error)))
-    if config is None or problems:
-        raise ValueError("; ".join(map(str, problems)))
-    return config, seed
-
-
-def _seed(value: Any) -> int:
-    number = plain_value(value)
-    if type(number) is not int or not 0 <= number < _SEEDS:
-        raise ValueError(f"must be a whole number from 0 to {_SEEDS - 1}, got {show(value)}")
-    return number
+        array = np.asarray(from_tensor(points))
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises the last one
+        raise ValueError(f"expected an array [points, dimensions]: {error}") from error
+    # JAX knows more kinds of floats than NumPy.
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(f"expected an array of floats, got {array.dtype}")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            "expected one array [points, dimensions] with at least one of each, as of one trajectory, "
+            f"got {array.shape}"
+        )
+    if dimensions not in (None, array.shape[1]):
+        raise ValueError(f"expected points of {dimensions} dimensions as before, got {array.shape[1]}")
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32, copy=False)
+    if not np.isfinite(single).all():
+        raise ValueError("expected finite numbers in the range of float32, got NaN or infinity")
+    return single
 
 
 def _unfitted(config: CoverageConfig, dimensions: int) -> coverage.CoverageState:
-    """A state without points: they are kept in NumPy and come into the state for a fit."""
+    """A state without points: NumPy keeps them, and a fit puts them in."""
     with _in_single_precision():
         return _without_window(coverage.init(replace(config, window=1), 1, dimensions))
 
 
 def _drawn(window: Sequence[np.ndarray], most: int | None, seed: tuple[int, int]) -> np.ndarray:
-    """The points of all trajectories, or as many of them, drawn uniformly, as a fit looks at.
-
-    Only these are copied: the points of a large window are there once, and not twice.
-    """
+    """The points of all trajectories, or `most` of them, drawn uniformly. Only these are copied."""
     ends = np.cumsum([len(points) for points in window])
     if most is None or ends[-1] <= most:
         return np.concatenate(window)
@@ -467,45 +470,8 @@ def _drawn(window: Sequence[np.ndarray], most: int | None, seed: tuple[int, int]
     return np.concatenate([points[part - first] for points, part, first in zip(window, parts, firsts)])
 
 
-def _too_few(config: CoverageConfig, points: np.ndarray, total: int) -> str | None:
-    """Why there are too few points for any mixture, and what to do about it; None if there are enough.
-
-    The points are all of the window, or those that were drawn from its `total`.
-    """
-    if not isinstance(config, MixtureConfig):
-        return None
-    fewest, count = config.components[0], len(points)
-    # Almost always a few points are enough to see that there are enough.
-    if count >= fewest and any(len(np.unique(some, axis=0)) >= fewest for some in (points[:256], points)):
-        return None
-    points_of = "points of the window" if count == total else f"points, drawn from the {total} of the window,"
-    if count < fewest:
-        found = f"the window holds {count} points"
-    elif (points == points[0]).all():
-        found = f"all {count} {points_of} are equal (as float32)"
-    else:
-        found = f"the {count} {points_of} have {len(np.unique(points, axis=0))} values (as float32)"
-    return (
-        f"{found}, and the smallest mixture has {fewest} components: push more, or allow fewer components, "
-        "e.g. components=(1, 4)"
-    )
-
-
-def _not_finite(config: CoverageConfig, points: np.ndarray, total: int) -> str:
-    """What may be wrong with enough points that could not be fitted, and what to do about it.
-
-    The points are all of the window, or those that were drawn from its `total`.
-    """
-    span = np.ptp(points.astype(np.float64), axis=0).max()
-    return (
-        f"no finite density was found for {len(points)} of {total} points with numbers up to "
-        f"{np.abs(points).max():.3g}, which differ by up to {span:.3g}, and reg={config.reg:g}: bring the "
-        "features to a scale of 1, or raise reg" + (" or max_points" if len(points) < total else "")
-    )
-
-
 def _fit_length(count: int, most: int | None) -> int:
-    """To how many points so many are filled up for a fit that looks at no more than the most."""
+    """The length to which `count` points are filled up for a fit that looks at `most` points."""
     length = next((length for length in _FIT_LENGTHS if count <= length), 1 << (count - 1).bit_length())
     return length if most is None else min(length, most)
 
@@ -518,80 +484,28 @@ def _filled_up(points: np.ndarray, length: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _real(mixture: Mixture) -> np.ndarray:
-    """Which components [k] exist; the others only fill up the arrays."""
+    """Which components exist [k]; the others only fill up the arrays."""
     return np.asarray(mixture.log_weights) > -np.inf
 
 
 def _without_window(state: coverage.CoverageState) -> coverage.CoverageState:
-    """All that is learned; the points are kept apart, without filling."""
+    """The state without points, which are kept apart."""
     return state._replace(points=cast(Any, None), valid=cast(Any, None))
 
 
-def _leaves(state: coverage.CoverageState) -> list[np.ndarray]:
-    """All that is learned, as arrays in a fixed order."""
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(_without_window(state))]
-
-
-def _with_leaves(
-    config: CoverageConfig, state: coverage.CoverageState, leaves: list[np.ndarray]
-) -> coverage.CoverageState:
-    """The state with what was learned replaced, if that has the right shapes and can be a model."""
-    old, structure = jax.tree.flatten_with_path(_without_window(state))
+def _with_leaves(state: coverage.CoverageState, leaves: list[np.ndarray]) -> coverage.CoverageState:
+    """The state with other arrays of the same shapes and kinds, finite where they are a model's."""
+    old, structure = jax.tree.flatten_with_path(state)
     for (path, leaf), new in zip(old, leaves):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if leaf.shape != new.shape or leaf.dtype != new.dtype:
-            raise ValueError(
-                f"{name}: expected an array {leaf.shape} of {leaf.dtype}, got {new.shape} of {new.dtype}"
-            )
-        if name.startswith("model.") and (wrong := _wrong_parameters(config, name.split(".")[-1], new)):
-            raise ValueError(f"{name}: {wrong}")
+        with saved.naming(name):
+            if leaf.shape != new.shape or leaf.dtype != new.dtype:
+                raise ValueError(
+                    f"expected an array {leaf.shape} of {leaf.dtype}, got {new.shape} of {new.dtype}"
+                )
+            # The weight of a component that does not exist is 0.
+            finite = np.isfinite(new) | (np.isneginf(new) if name.endswith("log_weights") else False)
+            if name.startswith("model.") and not finite.all():
+                raise ValueError("holds numbers that are not finite")
     with _in_single_precision():
         return jax.tree.unflatten(structure, map(jnp.asarray, leaves))
-
-
-def _wrong_parameters(config: CoverageConfig, name: str, values: np.ndarray) -> str | None:
-    """Why no fit can have given these values to a parameter of a model, if so."""
-    if np.isnan(values).any():
-        return "holds NaN"
-    if name == "log_weights":
-        # Components that do not exist have weight 0; those that lost their points leave a little less than 1.
-        total = np.exp(values.astype(np.float64)).sum(axis=-1)
-        return None if ((total > 0.0) & (total < 1.001)).all() else "these are no weights of components"
-    if np.isinf(values).any():
-        return "holds infinite numbers"
-    if name == "whitening" and cast(MixtureConfig, config).covariance in ("full", "tied"):
-        values = np.diagonal(values, axis1=-2, axis2=-1)
-    if name in ("whitening", "noise", "scale") and (values <= 0.0).any():
-        return "holds a spread that is not positive"
-    return None
-
-
-def _checked_lengths(lengths: np.ndarray, points: int, window: int) -> np.ndarray:
-    """The lengths of trajectories, if they can be those of so many points in such a window."""
-    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer) or (lengths < 1).any():
-        raise ValueError("lengths: expected the lengths of trajectories, each at least 1")
-    if lengths.sum() != points or len(lengths) > window:
-        raise ValueError(f"lengths: they do not add up to {points} points in a window of {window}")
-    return lengths
-
-
-def _entry(of: Mapping[str, Any], name: str) -> Any:
-    if name not in of:
-        raise ValueError(f"it lacks {name}")
-    return of[name]
-
-
-@contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Say which part of a file was wrong."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _refuse_compressed(arrays: NpzFile) -> None:
-    """`save` compresses nothing; a small file that claims to be large may not fill the memory."""
-    assert arrays.zip is not None
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in arrays.zip.infolist()):
-        raise ValueError("it is compressed")

@@ -11,9 +11,11 @@ from jax import lax
 class Chain(NamedTuple):
     """`k` centres in the order of their draw; the first j of them are a draw of j centres.
 
-    `indices` [k] are the points taken as centres and `distances` [k, n] the squared distances of all
-    points from them. `distinct` is how many centres differ: the points had no more different values. It is 0
-    if distances are too large for single precision.
+    Attributes:
+        indices: The points taken as centres [k].
+        distances: The squared distances of all points from them [k, n].
+        distinct: How many centres differ; if fewer than k, the points have no more different values. 0 if
+            distances are too large for single precision.
     """
 
     indices: jax.Array
@@ -22,11 +24,20 @@ class Chain(NamedTuple):
 
 
 def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Chain:
-    """Draw `count` centres among the valid points [n, d]. Consumes the key.
+    """Draw centres among points.
 
     The first is uniform. For each next one, a few candidates are drawn with probability proportional to
-    the squared distance from the nearest centre, and the one is kept that leaves the smallest sum of
-    distances. Missing points must be finite; they are never drawn.
+    the squared distance from the nearest centre. The candidate that leaves the smallest sum of distances is
+    kept.
+
+    Args:
+        key: Consumed.
+        points: Finite points [n, d].
+        valid: Which of them may be drawn [n].
+        count: The number of centres k.
+
+    Returns:
+        The centres.
     """
     candidates = 2 + int(math.log(count))
     draws = (count - 1) * candidates
@@ -55,9 +66,14 @@ def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Ch
 
 
 def nearest_labels(distances: jax.Array, fewest: int) -> jax.Array:
-    """Labels [k - fewest + 1, n]: the nearest of the first j centres, for j = fewest, ..., k.
+    """The nearest of the first j centres, for j = fewest, ..., k.
 
-    Of centres at equal distance the earlier one is taken.
+    Args:
+        distances: Squared distances of the points from the centres [k, n].
+        fewest: The smallest j.
+
+    Returns:
+        Labels [k - fewest + 1, n]. Between centres at equal distance the earlier one is taken.
     """
 
     def add(
@@ -74,9 +90,14 @@ def nearest_labels(distances: jax.Array, fewest: int) -> jax.Array:
 
 
 def weighted_draws(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Indices [c] drawn in proportion to weights [n] >= 0 by uniform numbers [c] of [0, 1).
+    """Draw in proportion to weights.
 
-    An index of weight 0 is never drawn unless all weights are 0, however the sums are rounded.
+    Args:
+        weights: Numbers of at least 0 [n].
+        uniform: Uniform numbers of [0, 1) [c].
+
+    Returns:
+        Indices [c]. An index of weight 0 is never drawn unless all weights are 0, however sums are rounded.
     """
     running = jnp.where(weights > 0.0, jnp.cumsum(weights), 0.0)
     goal = uniform * jnp.max(running)

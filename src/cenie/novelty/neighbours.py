@@ -16,7 +16,13 @@ _TILE = 1024
 
 
 class NeighboursModel(NamedTuple):
-    """The points [m, d] of the window that serve as neighbours, relative to `origin`, and their mask."""
+    """The points of the window that serve as neighbours.
+
+    Attributes:
+        origin: A point in the middle of the data [d].
+        points: The neighbours relative to it [m, d].
+        valid: Which of them exist [m].
+    """
 
     origin: jax.Array
     points: jax.Array
@@ -24,6 +30,7 @@ class NeighboursModel(NamedTuple):
 
 
 def init(config: NeighboursConfig, dimensions: int) -> NeighboursModel:
+    """A model without neighbours, for points of `dimensions` columns."""
     count = config.kept
     return NeighboursModel(jnp.zeros(dimensions), jnp.zeros((count, dimensions)), jnp.zeros(count, bool))
 
@@ -36,7 +43,18 @@ def fit(
     valid: jax.Array,
     previous: NeighboursModel,
 ) -> Fitted:
-    """Keep points, drawn uniformly if there are too many. Diagnostics: how many are `kept`."""
+    """Keep points as neighbours, drawn uniformly if there are too many.
+
+    Args:
+        config: The settings; static.
+        key: Draws the points; consumed.
+        points: Clean points [n, d].
+        valid: Which of them count [n].
+        previous: The last model, which is not looked at.
+
+    Returns:
+        The new model, `ok` if there is any point. Diagnostics: how many points are `kept`.
+    """
     origin = centre(points, valid)
     count = min(config.kept, points.shape[0])
     index, mask = drawn(key, valid, count)
@@ -53,15 +71,24 @@ def unfitted(config: NeighboursConfig) -> dict[str, jax.Array]:
 
 
 def log_density(config: NeighboursConfig, model: NeighboursModel, points: jax.Array) -> jax.Array:
-    """k / (m V r^d) in logarithms [n], with r the distance from the k-th neighbour and V the unit ball.
+    """The density by the k-th nearest neighbour: log [k / (m V r^d)].
 
-    `reg` is added to r^2, so that copies of a point are dense, not infinitely dense.
+    r is the distance from the k-th of m neighbours, and V the volume of the unit ball. `reg` is added to r^2,
+    so that copies of a point are not infinitely dense.
+
+    Args:
+        config: The settings; static.
+        model: The neighbours.
+        points: Finite points [n, d].
+
+    Returns:
+        Log-densities [n].
     """
     dimensions = points.shape[1]
     count = jnp.maximum(jnp.sum(model.valid), 1)
     rank = min(config.rank, config.kept)
     used = jnp.minimum(rank, count)
-    # What is not valid is infinitely far.
+    # Missing neighbours are infinitely far.
     squares = jnp.where(model.valid, jnp.sum(jnp.square(model.points), axis=1), jnp.inf)
 
     def distance(tile: jax.Array) -> jax.Array:

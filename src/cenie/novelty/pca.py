@@ -1,7 +1,7 @@
 """Mixtures after a reduction of dimensions: the leading principal axes carry the mixture.
 
-What lies off these axes is modelled as noise of equal variance in all remaining directions, so that a
-point which leaves the subspace is unlikely as well.
+All remaining directions are modelled as noise of equal variance, so that a point which leaves the subspace is
+unlikely as well.
 """
 
 import math
@@ -17,7 +17,14 @@ from cenie.novelty.points import centre
 
 
 class PcaModel(NamedTuple):
-    """`axes` [d, q] are orthonormal; `noise` is the variance in each direction off the axes."""
+    """A mixture of q principal axes.
+
+    Attributes:
+        origin: A point in the middle of the data [d].
+        axes: The orthonormal axes [d, q].
+        noise: The variance in each direction off the axes [].
+        inner: The mixture on the axes.
+    """
 
     origin: jax.Array
     axes: jax.Array
@@ -26,6 +33,7 @@ class PcaModel(NamedTuple):
 
 
 def init(config: MixtureConfig, dimensions: int) -> PcaModel:
+    """A model before any fit: one standard Gaussian in `dimensions` columns."""
     kept = _kept(config, dimensions)
     return PcaModel(
         origin=jnp.zeros(dimensions),
@@ -43,9 +51,18 @@ def fit(
     valid: jax.Array,
     previous: PcaModel,
 ) -> Fitted:
-    """Turn the valid ones of clean points [n, d] to their principal axes and fit mixtures there.
+    """Turn points to their principal axes and fit mixtures there.
 
-    Diagnostics are those of the mixtures, and the share of the variance on the axes (`explained`).
+    Args:
+        config: The settings; static.
+        key: Consumed by the fit of mixtures.
+        points: Clean points [n, d].
+        valid: Which of them count [n].
+        previous: The last model.
+
+    Returns:
+        The new model, and the diagnostics of `gmm.fit` with the share of the variance that is on the axes
+        (`explained`).
     """
     dimensions = points.shape[1]
     kept = _kept(config, dimensions)
@@ -69,14 +86,23 @@ def unfitted(config: MixtureConfig) -> dict[str, jax.Array]:
     return {**gmm.unfitted(config), "explained": jnp.zeros(())}
 
 
-def log_density(config: MixtureConfig, model: PcaModel, points: jax.Array) -> jax.Array:
-    """Logarithm of the density [n] at points [n, d]."""
+def log_likelihood(config: MixtureConfig, model: PcaModel, points: jax.Array) -> jax.Array:
+    """The log-likelihood of each point: Eq. 2 on the axes, and Gaussian noise off them.
+
+    Args:
+        config: The settings; static.
+        model: The mixture and its axes.
+        points: Finite points [n, d].
+
+    Returns:
+        Log-densities [n].
+    """
     inside = points - model.origin
     on_axes = inside @ model.axes
     off_axes = jnp.sum(jnp.square(inside - on_axes @ model.axes.T), axis=1)
     others = model.axes.shape[0] - model.axes.shape[1]
     noise = -0.5 * (off_axes / model.noise + others * jnp.log(2.0 * math.pi * model.noise))
-    density = gmm.log_density(config, model.inner, on_axes)
+    density = gmm.log_likelihood(config, model.inner, on_axes)
     return density + noise if others else density
 
 

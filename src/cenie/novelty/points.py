@@ -1,4 +1,4 @@
-"""Sets of points of which some are missing: fixed shapes with a mask, as compiled programs need them."""
+"""Sets of points with a mask of missing ones: fixed shapes, as compiled programs need them."""
 
 from typing import Any
 
@@ -8,20 +8,32 @@ from jax import lax
 
 
 def cleaned(points: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Points [..., d] with zeros in place of missing ones, and their mask [...].
+    """Clean points: zero where they are missing or not finite.
 
-    A point with an entry that is not finite counts as missing.
+    Args:
+        points: Points [..., d].
+        valid: Which of them are there [...].
+
+    Returns:
+        The points [..., d], and the mask of those that are there and finite [...].
     """
     valid = valid & jnp.isfinite(points).all(axis=-1)
     return jnp.where(valid[..., None], points, 0.0), valid
 
 
 def centre(points: jax.Array, valid: jax.Array) -> jax.Array:
-    """The mean [d] of clean points [n, d], not counting those that are far out.
+    """The mean of points without outliers.
 
     It is the origin of coordinates in which squares are expanded, which loses digits in proportion to the
     distance from the origin. One far point must not move it away from all others, so a second mean is
     taken over the points within 3 root mean squares of the first, which are at least 8 of 9.
+
+    Args:
+        points: Clean points [n, d].
+        valid: Which of them are there [n].
+
+    Returns:
+        The mean [d].
     """
     mean = _mean(points, valid)
     distance = jnp.sum(jnp.square(points - mean), axis=-1)
@@ -30,21 +42,27 @@ def centre(points: jax.Array, valid: jax.Array) -> jax.Array:
 
 
 def drawn(key: jax.Array, valid: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Indices [count] of valid points, drawn uniformly without replacement. Consumes the key.
+    """Draw points uniformly without replacement.
 
-    If there are fewer valid points, all are drawn; the second result says which indices are of any.
+    Args:
+        key: Consumed.
+        valid: Which points may be drawn [n].
+        count: How many to draw, at most n.
+
+    Returns:
+        Indices [count], and a mask [count] that is false where there were no more valid points.
     """
     priority, indices = lax.top_k(jnp.where(valid, jax.random.uniform(key, valid.shape), -1.0), count)
     return indices, priority >= 0.0
 
 
 def rows_where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    """Rows of the new array where the mask of the leading axis is true, of the old one elsewhere."""
+    """Rows of the new array [m, ...] where the mask [m] is true, and of the old array elsewhere."""
     return jnp.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
 def chosen(condition: jax.Array, new: Any, old: Any) -> Any:
-    """The new tree if the condition holds, else the old one. What `where` does to every array of a tree,
+    """The new tree if the condition [] holds, else the old one: like `where` on every array of a tree,
     without a kernel to compile for each."""
     return lax.cond(condition, lambda: new, lambda: old)
 

@@ -9,9 +9,15 @@ import jax.numpy as jnp
 
 
 def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of trees of arrays, computed in double precision and rounded to that of its first array.
+    """Let a function of trees of arrays compute in double precision.
 
     It works inside of compiled programs, and whatever else JAX has been told about precision.
+
+    Args:
+        function: Any function of trees of arrays.
+
+    Returns:
+        The same function. Its results are rounded to the precision of its first array of floats.
     """
 
     # Batching rules run later, when the precision is that of the rest of the program again.
@@ -28,9 +34,9 @@ def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @in_double_precision
 def mean_where(mask: jax.Array, values: jax.Array) -> jax.Array:
-    """The mean of values [..., n] over those of the mask [n]; 0 if there are none.
+    """The mean of values [..., n] where the mask [n] is true; 0 if it is nowhere.
 
-    Thousands of values of some hundreds each: single precision would keep three digits behind the point.
+    In single precision, thousands of values of some hundreds would keep three digits behind the point.
     """
     return jnp.sum(jnp.where(mask, values, 0.0), axis=-1) / jnp.maximum(jnp.sum(mask), 1)
 

@@ -1,8 +1,8 @@
 # mypy: implicit-reexport
 """What `cenie.novelty` offers: every public name once, with its home."""
 
-from cenie.novelty.config import DistillationConfig, MixtureConfig, NeighboursConfig
+from cenie.novelty.config import MixtureConfig, NeighboursConfig
 from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push
 from cenie.novelty.estimator import Coverage, FitError, NotFittedError
-from cenie.novelty.interface import CoverageModel
+from cenie.novelty.interface import CoverageModel, Fitted
 from cenie.novelty.silhouette import silhouettes

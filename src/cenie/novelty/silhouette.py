@@ -3,10 +3,10 @@
 The distances of a tile of points from another are computed once and multiplied by the memberships of all
 labelings side by side, which gives the sums of distances from every point to every cluster.
 
-With few rows, the mean over these is corrected by a cheap relative of the silhouette that is known for all
-points: the same score with root mean squares in place of mean distances, which follow from the clusters'
-means and spreads alone. The two differ by little, so that how far the drawn points are from typical in one
-tells how far they are in the other. On the states of a maze student this divides the error by five.
+With `rows`, exact scores are computed for a few points only. A control variate corrects their mean: a rough
+silhouette with root mean squares in place of mean distances. These follow from the clusters' means and
+spreads, so that they are known for all points. The two scores differ by little, and so do the errors of the
+drawn points in both. On the states of a maze student this divides the error by five.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,12 @@ _TILE = 1024
 """Points per side of a tile: large enough for fast products, small enough for the cache."""
 
 _ROUNDING = 8.0
-"""Squared distances below so many units in the last place of the squared lengths are of equal points."""
+"""Points are equal if their squared distance is below this many units in the last place of their squared
+lengths."""
 
 _SMALLEST_SHARE = 0.05
-"""Of the mean squared length: in single precision, squared distances that decide a score must be as large."""
+"""In single precision, squared distances that decide a score must be at least this share of the mean squared
+length."""
 
 
 def silhouettes(
@@ -39,12 +41,23 @@ def silhouettes(
     key: jax.Array | None = None,
     rows: int | None = None,
 ) -> jax.Array:
-    """The mean silhouette [m] of each labeling [m, n] of the valid ones of clean points [n, d].
+    """The mean silhouette of each labeling of the same points.
 
-    Labeling i has labels below `clusters[i]`, some of which may be absent. A point alone in its cluster
-    counts 0; a labeling with fewer than two clusters present gets -1. With `rows` the exact scores of that
-    many points, drawn with the key and the same for all labelings, give an unbiased estimate of the mean
-    over all.
+    s_j = (b_j - a_j) / max(a_j, b_j), with a_j the mean distance of point j from the others of its cluster
+    and b_j the smallest mean distance from the points of another cluster.
+
+    Args:
+        points: Clean points [n, d].
+        labels: The labelings [m, n]; labeling i has labels below `clusters[i]`, and some may be absent.
+        clusters: The number of clusters of each labeling.
+        valid: Which points count [n].
+        key: Draws rows; consumed. Needed with `rows` only.
+        rows: For how many points exact scores are computed. They are the same for all labelings and give an
+            unbiased estimate of the mean over all. None: for all points.
+
+    Returns:
+        The means [m]. A point alone in its cluster counts 0. A labeling with fewer than two clusters present
+        gets -1.
     """
     clustering = _clustered(points, labels, clusters, valid)
     if rows is None or rows >= points.shape[0]:
@@ -65,17 +78,33 @@ def rough_silhouettes(
     clusters: Sequence[int],
     valid: jax.Array,
 ) -> jax.Array:
-    """The same with root mean squares in place of mean distances: some hundredths off, and far cheaper."""
+    """Silhouettes with root mean squares in place of mean distances: some hundredths off, and far cheaper.
+
+    Args:
+        points: Clean points [n, d].
+        labels: The labelings [m, n].
+        clusters: The number of clusters of each labeling.
+        valid: Which points count [n].
+
+    Returns:
+        The means over all points [m]; -1 where fewer than two clusters are present.
+    """
     clustering = _clustered(points, labels, clusters, valid)
     return _where_compared(clustering, _mean_over(_rough_scores(clustering), valid))
 
 
 class _Clustering(NamedTuple):
-    """Points [n, d] around their middle, their labels [n, m] (-1 if they are missing), memberships [c, n] of
-    the clusters of all labelings side by side, and how many of these clusters belong to each labeling.
+    """All labelings of the same points; their clusters stand side by side.
 
-    `sizes` [c], `sums` [c, d] and `squares` [c] are the clusters' sums of 1, of points and of their squared
-    lengths. `single` says whether single precision is enough for distances.
+    Attributes:
+        points: The points around their middle [n, d].
+        labels: Their labels [n, m]; -1 for missing points.
+        members: Which points belong to which cluster [c, n].
+        clusters: How many of the clusters belong to each labeling.
+        sizes: How many points each cluster has [c].
+        sums: The sums of their points [c, d].
+        squares: The sums of their squared lengths [c].
+        single: Whether single precision is enough for distances [].
     """
 
     points: jax.Array

@@ -4,9 +4,13 @@ from typing import Any
 
 
 def from_tensor(values: Any) -> Any:
-    """A tensor of PyTorch as NumPy can have it: without its gradient, on the host, in a known kind of float.
+    """A tensor of PyTorch as an array of NumPy: without its gradient, on the host, in a known kind of float.
 
-    Anything else as it is.
+    Args:
+        values: A tensor, or anything else.
+
+    Returns:
+        An array; anything else than a tensor as it is.
     """
     if not hasattr(values, "detach"):
         return values

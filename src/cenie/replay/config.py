@@ -105,31 +105,6 @@ class ReplayConfig:
 
 
 @dataclass(frozen=True)
-class EditConfig:
-    """Edits of the levels that were just replayed; how many changes one makes is a setting of the domain."""
-
-    probability: float = setting(
-        1.0,
-        minimum=0.0,
-        maximum=1.0,
-        help="The probability that a replayed batch is edited.",
-        source="paper",
-    )
-    parents: Literal["batch", "easy", "hard"] = setting(
-        "batch",
-        help="Which levels of it are edited: all, or the four of the lowest, or highest, scores, several "
-        "times each.",
-        source="paper; easy in the original code",
-    )
-    children: int = setting(
-        1,
-        minimum=1,
-        help="How many children a parent has, of which only the most novel one is offered to the buffer.",
-        source="paper",
-    )
-
-
-@dataclass(frozen=True)
 class Constant:
     """A weight of novelty that never changes, as in the paper."""
 

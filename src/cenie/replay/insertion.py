@@ -15,10 +15,10 @@ rank that ends in one half. A buffer of three slots that is full, and a candidat
 ...     size=jnp.array(3), clock=jnp.array(0), next_id=jnp.array(3), config=config.priority)
 >>> before.doubled_ranks[0].tolist()  # the ranks 1, 3, 2
 [2, 6, 4]
->>> (comparison,) = _compare(before, jnp.array([4.0]), jnp.array(3), config.priority)
->>> comparison.lowers.tolist()  # the candidate would push the last two back by one rank
+>>> (lowers,), (lowered_by,) = _compare(before, jnp.array([4.0]), jnp.array(3), config.priority)
+>>> lowers.tolist()  # the candidate would push the last two back by one rank
 [0, 2, 2]
->>> comparison.doubled_rank.item()  # and be second itself, behind the level of score 5
+>>> _doubled_rank(lowered_by).item()  # and be second itself, behind the level of score 5
 4
 
 The level of score 1 has to leave. It was ahead of nobody, so that only the candidate's own shift counts:
@@ -96,18 +96,6 @@ class Placement(eqx.Module):
     id: Int[Array, "*batch"]
 
 
-class Comparison(eqx.Module):
-    """A candidate against all stored levels, by one score.
-
-    `lowers` is by how much it would lower each stored level (in units of `doubled_ranks`), `lowered_by` by
-    how much each stored level lowers it, and `doubled_rank` its place among all of them.
-    """
-
-    lowers: Int[Array, " c"]
-    lowered_by: Int[Array, " c"]
-    doubled_rank: Int[Array, ""]
-
-
 def ranking(
     *,
     scores: Float[Array, "c s"],
@@ -167,22 +155,32 @@ def _insert(
     return after, Placement(slot, inserted, known, level_id)
 
 
+Compared = tuple[list[Int[Array, " c"]], list[Int[Array, " c"]]]
+"""A candidate against all stored levels, by each score: by how much it would lower each of them (in units of
+`doubled_ranks`), and by how much each of them lowers it."""
+
+
 def _compare(
     ranked: Ranking, scores: Float[Array, " s"], level_id: Int[Array, ""], config: PriorityConfig
-) -> list[Comparison]:
-    compared = []
+) -> Compared:
+    all_lowers, all_lowered_by = [], []
     for j, column in enumerate(ranked.scores):
         lowers = priority.rank_shift(scores[j], level_id, column, ranked.ids, config)
         lowered_by = priority.rank_shift(column, ranked.ids, scores[j], level_id, config)
-        lowered_by = jnp.where(ranked.mask, lowered_by, 0)
-        compared.append(Comparison(lowers, lowered_by, 2 + lowered_by.sum()))
-    return compared
+        all_lowers.append(lowers)
+        all_lowered_by.append(jnp.where(ranked.mask, lowered_by, 0))
+    return all_lowers, all_lowered_by
+
+
+def _doubled_rank(lowered_by: Int[Array, " c"]) -> Int[Array, ""]:
+    """The place of a candidate among all stored levels."""
+    return 2 + lowered_by.sum()
 
 
 def _contest(
     ranked: Ranking,
     scores: Float[Array, " s"],
-    compared: list[Comparison],
+    compared: Compared,
     mix: Float[Array, " s"],
     config: ReplayConfig,
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
@@ -201,8 +199,8 @@ def _contest(
     higher = scores[column] > victim_scores[column]
     if scores.shape[0] == 1:
         return victim, higher
-    shifted = [rank + comparison.lowers for rank, comparison in zip(ranked.doubled_ranks, compared)]
-    ranks = [[comparison.doubled_rank for comparison in compared], [rank[victim] for rank in shifted]]
+    shifted = [rank + lowers for rank, lowers in zip(ranked.doubled_ranks, compared[0])]
+    ranks = [[_doubled_rank(lowered_by) for lowered_by in compared[1]], [rank[victim] for rank in shifted]]
     logs = priority.log_weights(jnp.stack([scores, victim_scores]), jnp.asarray(ranks), config.priority)
     if config.priority.transform != "rank" or config.priority.ties == "average":
         # Stable ranks are 1 .. c+1 in every column, so that their sums of weights agree and cancel.
@@ -255,17 +253,18 @@ def _replaced(
     ranked: Ranking,
     slot: Int[Array, ""],
     scores: Float[Array, " s"],
-    compared: list[Comparison],
+    compared: Compared,
     changed: Bool[Array, ""],
     config: PriorityConfig,
 ) -> tuple[tuple[Float[Array, " c"], ...], tuple[Int[Array, " c"], ...]]:
     """Scores and ranks with new scores in the slot, if `changed`: its level before, if any, leaves."""
     occupied = slot < ranked.size
     new_scores, new_ranks = [], []
-    for j, (column, rank, comparison) in enumerate(zip(ranked.scores, ranked.doubled_ranks, compared)):
+    columns = zip(ranked.scores, ranked.doubled_ranks, *compared)
+    for j, (column, rank, lowers, lowered_by) in enumerate(columns):
         leaving = priority.rank_shift(column[slot], ranked.ids[slot], column, ranked.ids, config)
-        others = rank + jnp.where(changed, comparison.lowers - jnp.where(occupied, leaving, 0), 0)
-        own = jnp.where(changed, comparison.doubled_rank - comparison.lowered_by[slot], rank[slot])
+        others = rank + jnp.where(changed, lowers - jnp.where(occupied, leaving, 0), 0)
+        own = jnp.where(changed, _doubled_rank(lowered_by) - lowered_by[slot], rank[slot])
         new_ranks.append(others.at[slot].set(own))
         new_scores.append(column.at[slot].set(jnp.where(changed, scores[j], column[slot])))
     return tuple(new_scores), tuple(new_ranks)

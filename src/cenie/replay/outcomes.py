@@ -1,11 +1,11 @@
-"""What was played in a cycle: the record that the student fills in and the teacher reads."""
+"""What became of the episodes of a rollout: their outcomes, and the state-action points of their steps."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.records import Advantages, Level, Rollout
+from cenie.records import Rollout
 
 
 class Points(eqx.Module):
@@ -44,19 +44,6 @@ class Outcomes(eqx.Module):
     def completed(self) -> Bool[Array, " n"]:
         """At least one episode was completed: the level has a score."""
         return self.finished > 0
-
-
-class Played(eqx.Module):
-    """A batch of levels, what a student did on them, and how it fared.
-
-    `points` are there if the curriculum needs them.
-    """
-
-    levels: Level
-    rollout: Rollout
-    advantages: Advantages
-    outcomes: Outcomes
-    points: Points | None = None
 
 
 class Episodes(eqx.Module):

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from cenie.replay.config import PriorityConfig
 from cenie.xla import exact
+from cenie.xla.tricks import rounded
 
 POWER_OFFSET = 1e-3
 """What the power transform adds to a score when staleness does not keep levels of score 0 alive (dcd)."""
@@ -80,7 +81,7 @@ def mixed(columns: list[Float[Array, " c"]], mix: Float[Array, " s"]) -> Float[A
     total = mix[0] * columns[0]
     for j in range(1, len(columns)):
         total = total + mix[j] * columns[j]
-    return exact.rounded(total)
+    return rounded(total)
 
 
 def with_staleness(

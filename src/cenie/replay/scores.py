@@ -8,124 +8,108 @@ is 0 and `completed` says False, and the buffer then keeps the old score or refu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.records import Advantages, Rollout
-from cenie.replay.outcomes import Outcomes, episodes_of
-
-
-class ScoreInputs(eqx.Module):
-    """What a score may look at.
-
-    `max_return` is the highest undiscounted return ever seen on each level, this rollout included: the
-    maximum of the stored value (-inf for a new level) and `outcomes.max_return`. `episodes` says which
-    completed episodes count.
-    """
-
-    rollout: Rollout
-    advantages: Advantages
-    outcomes: Outcomes
-    max_return: Float[Array, " n"]
-    episodes: Literal["average", "first", "last"] = eqx.field(static=True, default="average")
+from cenie.replay.outcomes import episodes_of
+from cenie.replay.play import Play
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score of levels by how a student fared on them.
+    """A score of levels by how a student fared on them: `compute` gives one number for each level of a play.
 
     `needs` names the optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
     environment (or a loop) that can tell sets.
     """
 
     name: str
-    compute: Callable[[ScoreInputs], Float[Array, " n"]]
+    compute: Callable[[Play], Float[Array, " n"]]
     needs: tuple[Literal["entropy", "solved"], ...] = ()
 
 
-def positive_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
-    """Mean of max(advantage, 0): the regret estimate of PLR-perp, ACCEL and CENIE."""
-    return episode_mean(inputs, jnp.maximum(inputs.advantages.advantage, 0.0))
+def positive_value_loss(play: Play) -> Float[Array, " n"]:
+    """Mean of max(advantage, 0): the regret estimate of PLR-perp, ACCEL and CENIE (PVL, CENIE Eq. 1)."""
+    return episode_mean(play, jnp.maximum(play.advantages.advantage, 0.0))
 
 
-def value_l1(inputs: ScoreInputs) -> Float[Array, " n"]:
+def value_l1(play: Play) -> Float[Array, " n"]:
     """Mean absolute advantage: the score of the first PLR paper."""
-    return episode_mean(inputs, jnp.abs(inputs.advantages.advantage))
+    return episode_mean(play, jnp.abs(play.advantages.advantage))
 
 
-def signed_value_loss(inputs: ScoreInputs) -> Float[Array, " n"]:
+def signed_value_loss(play: Play) -> Float[Array, " n"]:
     """Mean advantage."""
-    return episode_mean(inputs, inputs.advantages.advantage)
+    return episode_mean(play, play.advantages.advantage)
 
 
-def max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
+def max_mc(play: Play) -> Float[Array, " n"]:
     """Mean of R_max - value, with R_max the highest return ever seen on the level (MaxMC)."""
-    return episode_mean(inputs, _gap_to_best(inputs))
+    return episode_mean(play, _gap_to_best(play))
 
 
-def positive_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
+def positive_max_mc(play: Play) -> Float[Array, " n"]:
     """Mean of max(R_max - value, 0)."""
-    return episode_mean(inputs, jnp.maximum(_gap_to_best(inputs), 0.0))
+    return episode_mean(play, jnp.maximum(_gap_to_best(play), 0.0))
 
 
-def start_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
+def start_max_mc(play: Play) -> Float[Array, " n"]:
     """R_max - value of the first state of each episode: MaxMC for domains with dense rewards."""
-    return episode_mean(inputs, _gap_at_start(inputs))
+    return episode_mean(play, _gap_at_start(play))
 
 
-def positive_start_max_mc(inputs: ScoreInputs) -> Float[Array, " n"]:
+def positive_start_max_mc(play: Play) -> Float[Array, " n"]:
     """max(R_max - value of the first state, 0) of each episode: the score of REPAIRED's cars."""
-    return episode_mean(inputs, jnp.maximum(_gap_at_start(inputs), 0.0))
+    return episode_mean(play, jnp.maximum(_gap_at_start(play), 0.0))
 
 
-def _gap_to_best(inputs: ScoreInputs) -> Float[Array, "n t"]:
+def _gap_to_best(play: Play) -> Float[Array, "n t"]:
     """R_max - value at each step, in the unit of the values, which may be learned from scaled rewards."""
-    unit, best = inputs.advantages.unit, inputs.max_return
-    return (best if unit is None else best / unit)[:, None] - inputs.rollout.value
+    unit, best = play.advantages.unit, play.best_return
+    return (best if unit is None else best / unit)[:, None] - play.rollout.value
 
 
-def _gap_at_start(inputs: ScoreInputs) -> Float[Array, "n t"]:
+def _gap_at_start(play: Play) -> Float[Array, "n t"]:
     """R_max - value of the first state of the episode that a step belongs to."""
-    first = episodes_of(inputs.rollout.done).first
-    return jnp.take_along_axis(_gap_to_best(inputs), first, axis=1)
+    first = episodes_of(play.rollout.done).first
+    return jnp.take_along_axis(_gap_to_best(play), first, axis=1)
 
 
-def one_step_td(inputs: ScoreInputs) -> Float[Array, " n"]:
+def one_step_td(play: Play) -> Float[Array, " n"]:
     """Mean absolute one-step error r_t + gamma V_{t+1} - V_t over all but the last step of an episode.
 
     An episode of one step counts as 0.
     """
-    return transition_mean(inputs, jnp.abs(inputs.advantages.error))
+    return transition_mean(play, jnp.abs(play.advantages.error))
 
 
-def maximised_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
+def maximised_negative_advantage(play: Play) -> Float[Array, " n"]:
     """Mean of how far the return falls short of the highest value on the way, on levels solved before (MNA).
 
     With sums of one-step errors that are cut at 0 in every step, c_i = min(c_{i-1} + gamma^i delta_{t+i}, 0),
     the shortfall at step t is minus their lambda-weighted mean up to the end of the episode (Mead et al.,
     2026). A level counts as solved if a return on it was ever above 0, as in the original code.
     """
-    return episode_mean(inputs, _shortfall(inputs)) * (inputs.max_return > 0.0)
+    return episode_mean(play, _shortfall(play)) * (play.best_return > 0.0)
 
 
-def summed_negative_advantage(inputs: ScoreInputs) -> Float[Array, " n"]:
+def summed_negative_advantage(play: Play) -> Float[Array, " n"]:
     """MNA as its original code adds it up: over the steps of the rollout, here of its completed episodes.
 
     A long episode counts more than a short one, by its length; of one that fills the rollout both are equal.
     """
-    counted, _ = _counted(inputs)
-    total = jnp.where(counted, _shortfall(inputs), 0.0).sum(axis=1)
-    return total / inputs.rollout.done.shape[1] * (inputs.max_return > 0.0)
+    counted, _ = _counted(play)
+    total = jnp.where(counted, _shortfall(play), 0.0).sum(axis=1)
+    return total / play.rollout.done.shape[1] * (play.best_return > 0.0)
 
 
-def _shortfall(inputs: ScoreInputs) -> Float[Array, "n t"]:
+def _shortfall(play: Play) -> Float[Array, "n t"]:
     """How far the return from each step on falls short of the highest value on the way."""
-    done, errors = inputs.rollout.done, inputs.advantages.error
-    gamma, gae_lambda = inputs.advantages.gamma, inputs.advantages.gae_lambda
+    done, errors = play.rollout.done, play.advantages.error
+    gamma, gae_lambda = play.advantages.gamma, play.advantages.gae_lambda
     starts, last = jnp.arange(done.shape[1]), episodes_of(done).last
 
     def extend(
@@ -146,16 +130,16 @@ def _shortfall(inputs: ScoreInputs) -> Float[Array, "n t"]:
     return -mean
 
 
-def entropy(inputs: ScoreInputs) -> Float[Array, " n"]:
+def entropy(play: Play) -> Float[Array, " n"]:
     """Mean entropy of the policy. Needs a rollout that was collected with entropies."""
-    if inputs.rollout.entropy is None:
+    if play.rollout.entropy is None:
         raise ValueError("the score 'entropy' needs a rollout with entropies")
-    return episode_mean(inputs, inputs.rollout.entropy)
+    return episode_mean(play, play.rollout.entropy)
 
 
-def learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
+def learnability(play: Play) -> Float[Array, " n"]:
     """p (1 - p) with p the rate of solved episodes. Always counts every completed episode."""
-    return solved_variance(inputs.outcomes.solved, inputs.outcomes.finished)
+    return solved_variance(play.outcomes.solved, play.outcomes.finished)
 
 
 def solved_variance(solved: Int[Array, " n"], finished: Int[Array, " n"]) -> Float[Array, " n"]:
@@ -164,13 +148,13 @@ def solved_variance(solved: Int[Array, " n"], finished: Int[Array, " n"]) -> Flo
     return solved_rate * (1.0 - solved_rate)
 
 
-def generalised_learnability(inputs: ScoreInputs) -> Float[Array, " n"]:
+def generalised_learnability(play: Play) -> Float[Array, " n"]:
     """The deviation of the returns on a level, weighted by how common its mean return is in the batch.
 
     What learnability becomes where success is not the score (Monette et al., 2025). Always counts every
     completed episode; a level with a single one scores 0, as it does by p (1 - p).
     """
-    outcomes = inputs.outcomes
+    outcomes = play.outcomes
     mean, known = outcomes.mean_return, outcomes.completed
     count = jnp.maximum(known.sum(), 1)
     centre = jnp.where(known, mean, 0.0).sum() / count
@@ -202,9 +186,9 @@ def common_spread(
     return spread * jnp.where(variance > 0.0, jnp.exp(-0.5 * distance), 1.0)
 
 
-def uniform(inputs: ScoreInputs) -> Float[Array, " n"]:
+def uniform(play: Play) -> Float[Array, " n"]:
     """1 for every level that completed an episode."""
-    return jnp.where(inputs.rollout.done.any(axis=1), 1.0, 0.0)
+    return jnp.where(play.rollout.done.any(axis=1), 1.0, 0.0)
 
 
 SCORES: dict[str, Score] = {
@@ -228,37 +212,43 @@ SCORES: dict[str, Score] = {
 }
 """The scores by the name that the settings use."""
 
+if TYPE_CHECKING:
+    ScoreName = str
+else:
+    ScoreName = Literal[tuple(SCORES)]
+"""The type of a setting that names a score: one of the names above."""
 
-def episode_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
+
+def episode_mean(play: Play, values: Float[Array, "n t"]) -> Float[Array, " n"]:
     """Mean over completed episodes (or the first or last) of the mean over their steps; 0 without any.
 
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per
     episode and so loses no precision to differences of running sums.
     """
-    counted, episode_count = _counted(inputs)
-    length = episodes_of(inputs.rollout.done).length
+    counted, episode_count = _counted(play)
+    length = episodes_of(play.rollout.done).length
     weighted = values / (jnp.maximum(length, 1) * episode_count)
     return jnp.where(counted, weighted, 0.0).sum(axis=1)
 
 
-def _counted(inputs: ScoreInputs) -> tuple[Bool[Array, "n t"], Int[Array, "n 1"]]:
+def _counted(play: Play) -> tuple[Bool[Array, "n t"], Int[Array, "n 1"]]:
     """The steps of the episodes that count, and how many of these there are, at least 1."""
-    done = inputs.rollout.done
+    done = play.rollout.done
     episodes = episodes_of(done)
     counted = episodes.length > 0
     episode_count = jnp.maximum(done.sum(axis=1, keepdims=True), 1)
-    if inputs.episodes == "first":
+    if play.episodes == "first":
         counted &= episodes.first == 0
         episode_count = jnp.ones_like(episode_count)
-    if inputs.episodes == "last":
+    if play.episodes == "last":
         counted &= episodes.last == jnp.where(counted, episodes.last, -1).max(axis=1, keepdims=True)
         episode_count = jnp.ones_like(episode_count)
     return counted, episode_count
 
 
-def transition_mean(inputs: ScoreInputs, values: Float[Array, "n t"]) -> Float[Array, " n"]:
+def transition_mean(play: Play, values: Float[Array, "n t"]) -> Float[Array, " n"]:
     """The same without the last step of each episode, after which there is no next one."""
-    done = inputs.rollout.done
+    done = play.rollout.done
     length = episodes_of(done).length
     scale = length / jnp.maximum(length - 1, 1)
-    return episode_mean(inputs, jnp.where(done, 0.0, values * scale))
+    return episode_mean(play, jnp.where(done, 0.0, values * scale))

@@ -5,7 +5,7 @@
     made = report.write_report(["runs"], "report")          # everything, as `cenie report` does
     groups = report.group_runs(report.open_runs(["runs"]).runs)
     scores = report.suite_scores(groups, "cenie8")           # arrays to go on with
-    report.stats.aggregate(scores.groups[0].scores)          # IQM, optimality gap, ... with intervals
+    report.aggregate(scores.groups[0].scores)                # IQM, optimality gap, ... with intervals
 
 What is public stands in `cenie/report/public.py`, which is loaded when one of its names is first used.
 """

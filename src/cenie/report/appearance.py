@@ -3,43 +3,18 @@
 import colorsys
 from collections.abc import Sequence
 
+from cenie.methods.table import find_method
 from cenie.report.runs import Group
 
-_LOOKS = {
-    "dr": ("DR", "#7f7f7f"),
-    "minimax": ("Minimax", "#8c564b"),
-    "paired": ("PAIRED", "#e377c2"),
-    "repaired": ("REPAIRED", "#9b4f96"),
-    "alp-gmm": ("ALP-GMM", "#6b8e23"),
-    "sfl": ("SFL", "#17a2b8"),
-    "plr": ("PLR", "#56b4e9"),
-    "plr-robust": ("PLR⊥", "#0072b2"),
-    "plr-cenie": ("PLR-CENIE", "#d55e00"),
-    "plr-cenie-dagger": ("PLR-CENIE†", "#f2a65a"),
-    "accel": ("ACCEL", "#009e73"),
-    "accel-cenie": ("ACCEL-CENIE", "#b5179e"),
-    "accel-cenie-dagger": ("ACCEL-CENIE†", "#e39bd6"),
-    "diplr": ("DIPLR", "#c9a100"),
-    "diplr-dagger": ("DIPLR†", "#e6d27a"),
-    "accel-diplr": ("ACCEL-DIPLR", "#8a6d00"),
-    "accel-diplr-dagger": ("ACCEL-DIPLR†", "#bfae6b"),
-    "poet": ("POET", "#7b2cbf"),
-    "plr-poet": ("PLR-POET", "#5e60ce"),
-    "accel-poet": ("ACCEL-POET", "#3a0ca3"),
-    "plr-epoet": ("PLR-EPOET", "#90a0f0"),
-    "accel-epoet": ("ACCEL-EPOET", "#4361ee"),
-    "plr-learnability": ("PLR⊥ (learnability)", "#2a9d8f"),
-    "traced": ("TRACED", "#c1121f"),
-    "own": ("own method", "#222222"),
-}
 _UNKNOWN = "#444444"
 _SHADES = ((0.55, 1.0), (1.6, 0.9), (0.9, 0.35), (1.35, 0.5), (0.35, 0.8))
 """By what lightness and saturation of the other groups of a method are multiplied, one after the other."""
 
 
 def method_title(method: str) -> str:
-    """The name of a method as papers write it."""
-    return _LOOKS.get(method, (method,))[0]
+    """The name of a method as papers write it: it stands in the method's own file."""
+    found = find_method(method)
+    return method if found is None else found.title
 
 
 def group_title(group: Group) -> str:
@@ -49,9 +24,13 @@ def group_title(group: Group) -> str:
 
 def colours(groups: Sequence[Group]) -> dict[str, str]:
     """A colour (`#rrggbb`) for each label; groups of one method have shades of the same colour."""
-    return {
-        group.label: _shade(_LOOKS.get(group.method, ("", _UNKNOWN))[1], group.number) for group in groups
-    }
+    return {group.label: _shade(_colour(group.method), group.number) for group in groups}
+
+
+def _colour(method: str) -> str:
+    """The colour of a method: it stands in the method's own file."""
+    found = find_method(method)
+    return _UNKNOWN if found is None else found.colour
 
 
 def _shade(colour: str, number: int) -> str:

@@ -6,6 +6,7 @@ logged becomes a sentence. Only pictures of levels load JAX, since domains draw 
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +15,20 @@ from pathlib import Path
 
 from cenie.report import tables
 from cenie.report.appearance import group_title
-from cenie.report.comparable import comparability
-from cenie.report.coverage import measure_coverage
+from cenie.report.measure.comparable import comparability
+from cenie.report.measure.coverage import measure_coverage
+from cenie.report.measure.scores import measured_domains
 from cenie.report.page.write import check_installed, write_page
 from cenie.report.runs import Group, group_runs, open_runs
 from cenie.report.tables import markdown
-from cenie.report.writer import Desk, Item, Options
+from cenie.report.writer import Item, Options, ReportWriter
 from cenie.rundir.files import RunDirectoryError
+from cenie.system.durable import open_regular
 
 PAGE = "index.html"
+_FIRST = "tables/runs.csv"
+"""What is written first, and tells a report, also one that was not finished, from files of somebody's own."""
+_MARKS = b"domain,group,method,"
 _PLAYED_BYTES = 2**26
 """Of the records of levels of all runs together so much is read, and of each at least and at most these."""
 _FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**18, 2**24
@@ -66,7 +72,8 @@ def write_report(
     """Write a report on run directories (or directories of them) into `out`, which is made if need be.
 
     `progress` hears what is being made. Raises `RunDirectoryError` if there is not one run to report on,
-    `WriteError` if the directory cannot be written to, and `SettingsError` if a package is missing.
+    or if `out` holds files of these names that no report has made, `WriteError` if the directory cannot be
+    written to, and `SettingsError` if a package is missing.
     """
     options = options or Options()
     if options.page:
@@ -79,13 +86,15 @@ def write_report(
     if not opened.runs:
         reasons = "".join(f"\n  {sentence}" for sentence in opened.skipped)
         raise RunDirectoryError(f"there is no run to report on{reasons}")
-    desk = Desk(Path(out), options, progress)
+    _check_place(Path(out))
+    writer = ReportWriter(Path(out), options, progress)
     groups = group_runs(opened.runs)
-    desk.table("runs", tables.run_rows(groups))
+    writer.table("runs", tables.run_rows(groups))
     fair = _PLAYED_BYTES // len(opened.runs)
     limit = min(max(fair, _FEWEST_PLAYED_BYTES), _MOST_PLAYED_BYTES)
     names = dict.fromkeys(group.domain for group in groups)
     parts = {domain: tuple(group for group in groups if group.domain == domain) for domain in names}
+    measured = measured_domains(groups)
     domains = []
     # Coverage is reckoned while the figures before it are drawn; most of its time is not Python's.
     with _frequent_turns(), ThreadPoolExecutor(1) as pool:
@@ -96,25 +105,53 @@ def write_report(
         }
         for domain, own in parts.items():
             items = (
-                *suite_items(desk, own, domain),
-                *curve_items(desk, own, domain),
-                *curriculum_items(desk, own, domain, limit=limit, coverage=coverage.get(domain)),
+                *suite_items(writer, measured[domain], domain),
+                *curve_items(writer, own, domain),
+                *curriculum_items(writer, own, domain, limit=limit, coverage=coverage.get(domain)),
             )
-            domains.append(DomainReport(domain, own, tuple(comparability(own)), items))
-    desk.save("", "report", ".md", _markdown(domains, opened.skipped))
-    if desk.options.page:
-        pictures = desk.options.pictures
+            domains.append(DomainReport(domain, own, tuple(comparability(own, measured[domain])), items))
+    writer.save("", "report", ".md", _markdown(domains, opened.skipped))
+    if writer.options.page:
+        pictures = writer.options.pictures
         page = write_page(
             groups,
-            desk.out / PAGE,
+            writer.out / PAGE,
             skipped=opened.skipped,
             pictures=pictures,
-            stratified=desk.options.stratified,
-            domains=desk.options.domains,
-            say=desk.progress,
+            stratified=writer.options.stratified,
+            measured=measured,
+            domains=writer.options.domains,
+            say=writer.progress,
         )
-        desk.files.append(page)
-    return Report(desk.out, tuple(domains), opened.skipped, tuple(desk.files))
+        writer.files.append(page)
+    return Report(writer.out, tuple(domains), opened.skipped, tuple(writer.files))
+
+
+def _check_place(out: Path) -> None:
+    """Refuse to replace files of somebody's own; those of an earlier report are replaced. Touches nothing."""
+    found = [name for name in (PAGE, "report.md") if os.path.lexists(out / name)]
+    found += [f"{name}/" for name in ("figures", "tables") if _holds_something(out / name)]
+    if not found or _first_line(out / _FIRST).startswith(_MARKS):
+        return
+    raise RunDirectoryError(
+        f"{out} holds {', '.join(found)}, and no {_FIRST} of a report: these are not replaced; --out names "
+        "another directory"
+    )
+
+
+def _holds_something(directory: Path) -> bool:
+    try:
+        return not directory.is_symlink() and bool(os.listdir(directory))
+    except OSError:
+        return False
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with open(open_regular(path, os.O_RDONLY), "rb") as file:
+            return file.readline(1000)
+    except OSError:
+        return b""
 
 
 @contextlib.contextmanager

@@ -5,14 +5,15 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from cenie.report import figures, reference, stats, tables
+from cenie.report import figures, reference, tables
 from cenie.report.appearance import group_title
-from cenie.report.coverage import Coverage, is_recurrent
-from cenie.report.curriculum import LOW_REGRET, Chosen, compositions, low_regret_levels
+from cenie.report.measure import stats
+from cenie.report.measure.composition import LOW_REGRET, Chosen, compositions, low_regret_levels
+from cenie.report.measure.coverage import CoverageMap, is_recurrent
+from cenie.report.measure.curves import metric_curve
 from cenie.report.runs import Group
-from cenie.report.scores import metric_curve
 from cenie.report.suite_items import known
-from cenie.report.writer import Desk, Item
+from cenie.report.writer import Item, ReportWriter
 from cenie.rundir.files import RunDirectoryError
 
 _PICTURES = 3
@@ -20,26 +21,26 @@ _PICTURES = 3
 
 
 def curriculum_items(
-    desk: Desk,
+    writer: ReportWriter,
     groups: Sequence[Group],
     domain: str,
     *,
     limit: int,
-    coverage: Future[Coverage | None] | None,
+    coverage: Future[CoverageMap | None] | None,
 ) -> Iterator[Item]:
     """All of it; `limit` is how many bytes of the records of a run are read.
 
     `coverage` is being reckoned, if it was asked for and there are methods to compare.
     """
-    desk.progress(f"{domain}: curriculum")
-    yield _total_regret(desk, groups, domain)
-    yield from _compositions(desk, groups, domain, limit)
-    gallery = _gallery(desk, groups, domain)  # Made first: coverage may have to be waited for.
-    yield _coverage(desk, groups, domain, coverage)
+    writer.progress(f"{domain}: curriculum")
+    yield _total_regret(writer, groups, domain)
+    yield from _compositions(writer, groups, domain, limit)
+    gallery = _gallery(writer, groups, domain)  # Made first: coverage may have to be waited for.
+    yield _coverage(writer, groups, domain, coverage)
     yield gallery
 
 
-def _total_regret(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+def _total_regret(writer: ReportWriter, groups: Sequence[Group], domain: str) -> Item:
     title = "Total regret in the level buffer"
     lines = known(metric_curve(group, "teacher/regret_total") for group in groups)
     if not lines:
@@ -48,7 +49,7 @@ def _total_regret(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
     panels = {"total regret": lines, "filled part of the buffer": fills}
     figure = figures.curves(panels, groups, x_label="updates", y_label="sum of scores")
     name = f"{domain}-total-regret"
-    files = (*desk.figure(name, figure), desk.table(name, tables.curve_rows(panels, "updates")))
+    files = (*writer.figure(name, figure), writer.table(name, tables.curve_rows(panels, "updates")))
     caption = (
         "The sum of the regret of all stored levels over training: mean and standard error over runs. "
         "Compare methods where their buffers are equally full (right), and only if they have the same score."
@@ -56,7 +57,7 @@ def _total_regret(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
     return Item(title, caption, files)
 
 
-def _compositions(desk: Desk, groups: Sequence[Group], domain: str, limit: int) -> Iterator[Item]:
+def _compositions(writer: ReportWriter, groups: Sequence[Group], domain: str, limit: int) -> Iterator[Item]:
     title = "Difficulty of the replayed levels"
     found = compositions(groups, limit=limit)
     if not found:
@@ -65,8 +66,8 @@ def _compositions(desk: Desk, groups: Sequence[Group], domain: str, limit: int) 
         scale = each[0].scale
         name = f"{domain}-replayed-{scale.column.removeprefix('level/')}"
         files = (
-            *desk.figure(name, figures.compositions(each)),
-            desk.table(name, tables.composition_rows(each)),
+            *writer.figure(name, figures.compositions(each)),
+            writer.table(name, tables.composition_rows(each)),
         )
         count = sum(one.levels for one in each)
         caption = (
@@ -77,14 +78,14 @@ def _compositions(desk: Desk, groups: Sequence[Group], domain: str, limit: int) 
 
 
 def _coverage(
-    desk: Desk, groups: Sequence[Group], domain: str, coverage: Future[Coverage | None] | None
+    writer: ReportWriter, groups: Sequence[Group], domain: str, coverage: Future[CoverageMap | None] | None
 ) -> Item:
     title = "State-action coverage"
-    if not desk.options.coverage:
+    if not writer.options.coverage:
         return Item(title, "Left out, as asked for.")
     if coverage is None:
         return Item(title, "Coverage compares methods, and there is one only.")
-    desk.progress(f"{domain}: coverage")
+    writer.progress(f"{domain}: coverage")
     try:
         found = coverage.result()
     except RunDirectoryError as error:
@@ -96,7 +97,7 @@ def _coverage(
     printed = reference.COVERAGE.values if domain == "walker" else {}
     rows, text = _coverage_tables(found, printed)
     name = f"{domain}-coverage"
-    files = (*desk.figure(name, figures.coverage_evolution(found)), desk.table(name, rows))
+    files = (*writer.figure(name, figures.coverage_evolution(found)), writer.table(name, rows))
     caption = (
         f"One joint t-SNE of {len(found.clouds[0].points)} points of each method, and the part of "
         f"{found.side} x {found.side} cells in which a method has points so far. Without plane and grid: "
@@ -118,7 +119,7 @@ def _coverage(
     return Item(title, caption, files, text)
 
 
-def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tables.Row], str]:
+def _coverage_tables(found: CoverageMap, printed: dict[str, str]) -> tuple[list[tables.Row], str]:
     rows, lines = [], ["| | covered | nearest neighbour | *paper: covered* |", "|---|---|---|---|"]
     for cloud, updates, covered, spread in zip(found.clouds, found.updates, found.covered, found.spread):
         paper = printed.get(cloud.group.method, "")
@@ -144,34 +145,34 @@ def _coverage_tables(found: Coverage, printed: dict[str, str]) -> tuple[list[tab
     return rows, "\n".join(lines) + "\n"
 
 
-def _gallery(desk: Desk, groups: Sequence[Group], domain: str) -> Item:
+def _gallery(writer: ReportWriter, groups: Sequence[Group], domain: str) -> Item:
     title = "Levels of low regret: of high and of low novelty"
-    if not desk.options.pictures:
+    if not writer.options.pictures:
         return Item(title, "Left out, as asked for.")
     for group in groups:
         chosen = low_regret_levels(group.runs[0], _PICTURES)
         if chosen:
-            return _drawn(desk, title, group, domain, chosen)
+            return _drawn(writer, title, group, domain, chosen)
     return Item(title, "No run has stored levels with both regret and novelty; methods with a novelty do.")
 
 
-def _drawn(desk: Desk, title: str, group: Group, domain: str, chosen: Sequence[Chosen]) -> Item:
-    from cenie.report import pictures  # loads JAX
+def _drawn(writer: ReportWriter, title: str, group: Group, domain: str, chosen: Sequence[Chosen]) -> Item:
+    from cenie.report import shown_levels  # loads JAX
 
-    desk.progress(f"{domain}: gallery")
+    writer.progress(f"{domain}: gallery")
     run = group.runs[0]
     novel = [(one.buffer, one.novel) for one in chosen]
     familiar = [(one.buffer, one.familiar) for one in chosen]
     try:
-        images = pictures.stored_levels(run, [*novel, *familiar], desk.options.domains)
-    except pictures.CannotDraw as error:
+        images = shown_levels.stored_pictures(run, [*novel, *familiar], writer.options.domains)
+    except shown_levels.CannotDraw as error:
         return Item(title, f"The levels cannot be drawn: {error}")
     rows = [
         ("high novelty", _with_scores(novel, images[: len(novel)])),
         ("low novelty", _with_scores(familiar, images[len(novel) :])),
     ]
     titles = [f"{one.updates} updates" for one in chosen]
-    files = desk.figure(f"{domain}-low-regret", figures.gallery(rows, titles=titles, each=_PICTURES))
+    files = writer.figure(f"{domain}-low-regret", figures.gallery(rows, titles=titles, each=_PICTURES))
     caption = (
         f"Stored levels of {group_title(group)} (seed {run.seed}): of the lowest {LOW_REGRET:.0%} by regret "
         "those of the highest novelty (above) and of the lowest (below). Scores of different times are not "

@@ -15,11 +15,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from cenie.report.appearance import colours, group_title
-from cenie.report.coverage import Coverage
-from cenie.report.curriculum import Composition
+from cenie.report.measure.composition import Composition
+from cenie.report.measure.coverage import CoverageMap
+from cenie.report.measure.curves import Curve
+from cenie.report.measure.scores import SuiteScores
+from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
-from cenie.report.scores import Curve, SuiteScores
-from cenie.report.stats import Estimate
 
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""
@@ -100,7 +101,7 @@ def level_bars(scores: SuiteScores) -> Figure:
     for number, (level, axis) in enumerate(zip(scores.levels, axes)):
         for place, each in enumerate(scores.groups):
             values = each.scores[:, number]
-            low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+            low, middle, high = each.quartiles[:, number]
             axis.bar(place, middle, 0.8, color=looks[each.group.label], alpha=0.85)
             if len(values) > 1:
                 spread = [[middle - low], [high - middle]]
@@ -250,7 +251,7 @@ def _class_colour(number: int) -> str:
 
 
 @_styled
-def coverage_evolution(found: Coverage) -> Figure:
+def coverage_evolution(found: CoverageMap) -> Figure:
     """A row for each group and a column for each stage: the joint plane, with what was covered so far."""
     clouds = found.clouds[:MOST_ROWS]
     groups = [cloud.group for cloud in clouds]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +11,8 @@ from jaxtyping import UInt8
 
 from cenie.envs.base import Domain, Renderer
 from cenie.envs.images import gif_bytes, png_bytes, sheet
-from cenie.experiment.config import Config
 from cenie.experiment.evaluate import Episode, record_episodes
 from cenie.report.shown_levels import Scene, renderer_of
-from cenie.rundir.run import Run
 from cenie.student.networks import Network
 
 Picture = UInt8[np.ndarray, "_ _ 3"]
@@ -60,11 +57,6 @@ def outcome(episode: Episode) -> str:
     """How an episode went, in words."""
     how = "solved in" if episode.solved else "not solved in"
     return f"{how} {episode.length} steps, return {episode.episode_return:.2f}"
-
-
-def open_for_pictures(path: Path, config: Config) -> Run:
-    """A run whose student is to be looked at: on one device, which is enough for a few episodes."""
-    return Run(path, replace(config, run=replace(config.run, devices=1)))
 
 
 def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:

@@ -4,7 +4,7 @@ Everything goes through `Domain`, so that it works for every domain that has pic
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from cenie.envs.base import Domain, Environment, Renderer
 from cenie.experiment.evaluate import environment_of, episode_keys
 from cenie.records import Level
 from cenie.report.level_files import Drawing
-from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.levels import Snapshot, read_snapshot, snapshots_of
-from cenie.rundir.snapshot import levels_of_snapshot
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.run import Run
+from cenie.rundir.snapshot_arrays import levels_of_snapshot
+from cenie.rundir.snapshots import read_snapshot
 from cenie.settings import Problem, SettingsError, show
 
 
@@ -103,7 +104,7 @@ def stored_scene(domain: Domain, path: Path, number: int) -> Scene:
 
     Raises `SettingsError` if none has.
     """
-    snapshots = snapshots_of(RunDirectory(path).snapshots)
+    snapshots = Run(path).snapshots
     for file in reversed(snapshots.values()):
         for buffer in read_snapshot(file).buffers:
             (rows,) = np.nonzero(buffer["id"] == number)
@@ -118,7 +119,7 @@ def best_stored_scenes(domain: Domain, path: Path, by: str, count: int) -> list[
 
     Raises `SettingsError` if there is no such column.
     """
-    snapshot = newest_snapshot(path)
+    snapshot = Run(path).snapshot()
     if snapshot is None or not snapshot.buffers:
         return []
     buffer = snapshot.buffers[0]
@@ -127,16 +128,6 @@ def best_stored_scenes(domain: Domain, path: Path, by: str, count: int) -> list[
         raise SettingsError([Problem("by", f"must be one of {', '.join(columns)}, got {show(by)}")])
     order = np.argsort(-np.nan_to_num(buffer[by].astype(float), nan=-np.inf), kind="stable")
     return list(buffer_scenes(domain, buffer, order[:count].tolist()))
-
-
-def newest_snapshot(path: Path) -> Snapshot | None:
-    """The last snapshot of a run that can be read; None if there is none."""
-    for file in reversed(snapshots_of(RunDirectory(path).snapshots).values()):
-        try:
-            return read_snapshot(file)
-        except RunDirectoryError:
-            continue
-    return None
 
 
 def buffer_scenes(domain: Domain, buffer: dict[str, np.ndarray], rows: Iterable[int]) -> Iterator[Scene]:
@@ -161,3 +152,30 @@ def _like(domain: Domain) -> Level:
 
 def _row(levels: Level, number: int) -> Level:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[number], levels)
+
+
+class CannotDraw(Exception):
+    """Why there are no pictures."""
+
+
+def stored_pictures(
+    run: Run,
+    chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
+    domains: Mapping[str, Domain],
+) -> list[list[np.ndarray]]:
+    """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
+
+    A domain that is no part of the library must be among the `domains`: none is imported because a file
+    names it.
+    """
+    try:
+        domain = Run(run.path, entry=domains.get(run.domain_name)).domain
+        draw = renderer_of(domain).level
+        return [
+            [draw(scene.level) for scene in buffer_scenes(domain, buffer, [int(row) for row in rows])]
+            for buffer, rows in chosen
+        ]
+    except SettingsError as error:
+        raise CannotDraw("; ".join(map(str, error.problems))) from error
+    except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
+        raise CannotDraw(str(error) or type(error).__name__) from error

@@ -4,18 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from cenie.report import figures, reference, stats, tables
+from cenie.report import figures, reference, tables
 from cenie.report.appearance import method_title
+from cenie.report.measure import stats
+from cenie.report.measure.curves import Curve, evaluation_curves
+from cenie.report.measure.scores import SuiteScores, unknown_scores
 from cenie.report.runs import Group
-from cenie.report.scores import (
-    Curve,
-    SuiteScores,
-    evaluation_curves,
-    suite_scores,
-    suites_of,
-    unknown_scores,
-)
-from cenie.report.writer import Desk, Item
+from cenie.report.writer import Item, ReportWriter
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}
 _MOST_PANELS = 24
@@ -24,28 +19,28 @@ _PAIR_RESAMPLES = 1000
 _PROFILE_RESAMPLES = 500
 
 
-def suite_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[Item]:
+def suite_items(writer: ReportWriter, suites: Sequence[SuiteScores], domain: str) -> Iterator[Item]:
     """Everything about every suite that was played; a sentence if none was."""
-    found = [scores for suite in suites_of(groups) if (scores := suite_scores(groups, suite))]
+    found = [scores for scores in suites if scores.groups and scores.levels]
     if not found:
         yield Item("Held-out levels", "No run has played held-out levels yet.")
     for scores in found:
-        desk.progress(f"{domain}: {scores.suite}")
+        writer.progress(f"{domain}: {scores.suite}")
         name = f"{domain}-{scores.suite}"
-        yield _levels(desk, name, scores)
-        yield _comparison(desk, name, scores)
-        yield _aggregates(desk, name, scores)
+        yield _levels(writer, name, scores)
+        yield _comparison(writer, name, scores)
+        yield _aggregates(writer, name, scores)
         if sum(len(each.runs) for each in scores.groups) > 1:
-            yield _profiles(desk, name, scores)
+            yield _profiles(writer, name, scores)
         if len(scores.groups) > 1:
-            yield _improvements(desk, name, scores)
+            yield _improvements(writer, name, scores)
 
 
-def _levels(desk: Desk, name: str, found: SuiteScores) -> Item:
-    desk.table(f"{name}-scores", tables.score_rows(found))
+def _levels(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
+    writer.table(f"{name}-scores", tables.score_rows(found))
     files = (
-        *desk.figure(f"{name}-levels", figures.level_bars(found)),
-        desk.table(f"{name}-levels", tables.level_rows(found)),
+        *writer.figure(f"{name}-levels", figures.level_bars(found)),
+        writer.table(f"{name}-levels", tables.level_rows(found)),
     )
     episodes = min(each.episodes for each in found.groups)
     caption = (
@@ -62,9 +57,9 @@ def _unknown(found: SuiteScores) -> str:
     return "".join(f" {sentence}." for sentence in unknown_scores(found))
 
 
-def _intervals(desk: Desk, found: SuiteScores) -> str:
+def _intervals(writer: ReportWriter, found: SuiteScores) -> str:
     """What the intervals of a caption say, and what they cannot."""
-    covers = stats.COVERS_STRATIFIED if desk.options.stratified else stats.COVERS
+    covers = stats.COVERS_STRATIFIED if writer.options.stratified else stats.COVERS
     few = dict.fromkeys(stats.few_runs(len(each.runs)) for each in found.groups)
     return " ".join([covers, *(f"Mind: {sentence}." for sentence in few if sentence)])
 
@@ -86,11 +81,11 @@ def _paper_sentence(suite: str, methods: Sequence[str]) -> str:
     return f" Paper ({known.what}, after {known.budget}, another budget than here): {told}."
 
 
-def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
+def _comparison(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     table = tables.comparison(found)
     files = (
-        desk.table(f"{name}-comparison", tables.comparison_rows(table)),
-        desk.save("tables", f"{name}-comparison", ".tex", tables.comparison_latex(table)),
+        writer.table(f"{name}-comparison", tables.comparison_rows(table)),
+        writer.save("tables", f"{name}-comparison", ".tex", tables.comparison_latex(table)),
     )
     caption = f"{table.title}; bold: within one standard error of the best mean."
     if table.paper:
@@ -102,25 +97,23 @@ def _comparison(desk: Desk, name: str, found: SuiteScores) -> Item:
     return Item(f"{found.suite}: table", caption, files, tables.comparison_markdown(table))
 
 
-def _aggregates(desk: Desk, name: str, found: SuiteScores) -> Item:
+def _aggregates(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     groups = [each.group for each in found.groups]
-    stratified = desk.options.stratified
-    estimates = {
-        each.group.label: stats.aggregate(each.scores, stratified=stratified) for each in found.groups
-    }
+    stratified = writer.options.stratified
+    estimates = {each.group.label: {**each.aggregates(stratified=stratified)} for each in found.groups}
     single = all(each.worst is not None for each in found.groups)
     if single:
         for each in found.groups:
             assert each.worst is not None
             estimates[each.group.label][stats.CVAR] = stats.estimate(each.worst[:, None], stats.mean)
     files = (
-        *desk.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
-        desk.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
+        *writer.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
+        writer.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
     )
     caption = (
         f"Statistics over {len(found.levels)} levels with 95 % intervals ({_how(stratified)}; none for a "
-        f"single run). {_intervals(desk, found)} The target of the optimality gap is 1, and lower is better; "
-        f"CVaR is the mean over the worst {stats.WORST:.0%} of the "
+        f"single run). {_intervals(writer, found)} The target of the optimality gap is 1, and lower is "
+        f"better; CVaR is the mean over the worst {stats.WORST:.0%} of the "
         + ("single levels of a run, found by other episodes than those that count." if single else _LEVELS)
         + _unknown(found)
     )
@@ -137,12 +130,12 @@ def _how(stratified: bool) -> str:
     )
 
 
-def _profiles(desk: Desk, name: str, found: SuiteScores) -> Item:
+def _profiles(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     every = np.concatenate([[0.0, 1.0], *(each.scores.ravel() for each in found.groups)])
     thresholds = np.linspace(np.nanmin(every), np.nanmax(every), 101)
     profiles = {
         each.group.label: stats.estimate_profile(
-            each.scores, thresholds, stratified=desk.options.stratified, resamples=_PROFILE_RESAMPLES
+            each.scores, thresholds, stratified=writer.options.stratified, resamples=_PROFILE_RESAMPLES
         )
         for each in found.groups
     }
@@ -152,16 +145,16 @@ def _profiles(desk: Desk, name: str, found: SuiteScores) -> Item:
         for threshold, value, low, high in zip(thresholds, each["value"], each["low"], each["high"])
     ]
     figure = figures.profiles(thresholds, profiles, [each.group for each in found.groups])
-    files = (*desk.figure(f"{name}-profiles", figure), desk.table(f"{name}-profiles", rows))
+    files = (*writer.figure(f"{name}-profiles", figure), writer.table(f"{name}-profiles", rows))
     caption = (
         "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals at each "
         "s. "
-        f"{_intervals(desk, found)}{_unknown(found)}"
+        f"{_intervals(writer, found)}{_unknown(found)}"
     )
     return Item(f"{found.suite}: performance profiles", caption, files)
 
 
-def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
+def _improvements(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     pairs: dict[tuple[str, str], stats.Estimate] = {}
     matrix = np.full((len(found.groups),) * 2, 0.5)
     for row, one in enumerate(found.groups):
@@ -169,7 +162,7 @@ def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
             each = stats.estimate_improvement(
                 one.scores,
                 other.scores,
-                stratified=desk.options.stratified,
+                stratified=writer.options.stratified,
                 resamples=_PAIR_RESAMPLES,
             )
             reverse = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
@@ -178,20 +171,20 @@ def _improvements(desk: Desk, name: str, found: SuiteScores) -> Item:
             matrix[row, column], matrix[column, row] = each.value, reverse.value
     figure = figures.improvements(matrix, [each.group for each in found.groups])
     files = (
-        *desk.figure(f"{name}-improvement", figure),
-        desk.table(f"{name}-improvement", tables.improvement_rows(pairs)),
+        *writer.figure(f"{name}-improvement", figure),
+        writer.table(f"{name}-improvement", tables.improvement_rows(pairs)),
     )
     caption = (
         "How probable it is that a run of the method of the row is better on a level than one of the method "
         "of the column (95 % intervals are in the table, from a bootstrap of the runs of both). "
-        f"{_intervals(desk, found)}{_unknown(found)}"
+        f"{_intervals(writer, found)}{_unknown(found)}"
     )
     return Item(f"{found.suite}: probability of improvement", caption, files)
 
 
-def curve_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[Item]:
+def curve_items(writer: ReportWriter, groups: Sequence[Group], domain: str) -> Iterator[Item]:
     """Scores on held-out levels while training, over updates and over environment steps."""
-    desk.progress(f"{domain}: learning curves")
+    writer.progress(f"{domain}: learning curves")
     runs = [run for group in groups for run in group.runs]
     suites = dict.fromkeys(suite for run in runs for suite in run.evaluations.suites())
     if not suites:
@@ -223,7 +216,7 @@ def curve_items(desk: Desk, groups: Sequence[Group], domain: str) -> Iterator[It
                 y_label="solved rate" if rates else "score",
                 limits=(-0.02, 1.02) if rates else None,
             )
-            files = (*desk.figure(name, figure), desk.table(name, tables.curve_rows(panels, over)))
+            files = (*writer.figure(name, figure), writer.table(name, tables.curve_rows(panels, over)))
             caption = (
                 f"On {suite} while training, over {title}: mean and standard error over runs, as far as all "
                 "runs of a method go."

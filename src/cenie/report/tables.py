@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cenie.report import reference, stats
+from cenie.report import reference
 from cenie.report.appearance import group_title, method_title
-from cenie.report.curriculum import Composition
+from cenie.report.measure import stats
+from cenie.report.measure.composition import Composition
+from cenie.report.measure.curves import Curve
+from cenie.report.measure.scores import GroupScores, SuiteScores
+from cenie.report.measure.stats import Estimate
 from cenie.report.runs import Group
-from cenie.report.scores import Curve, Scores, SuiteScores
-from cenie.report.stats import Estimate
 
 Row = dict[str, Any]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -67,7 +69,7 @@ def run_rows(groups: Sequence[Group]) -> list[Row]:
             "domain": group.domain,
             "group": group.label,
             "method": group.method,
-            "preset": run.config.get("preset"),
+            "preset": run.settings.get("preset"),
             "seed": run.seed,
             "budget_updates": run.budget,
             "updates": (run.summary or {}).get("updates"),
@@ -106,7 +108,7 @@ def level_rows(found: SuiteScores) -> list[Row]:
     for each in found.groups:
         for column, level in enumerate(found.levels):
             scores, returns = each.scores[:, column], each.returns[:, column]
-            low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
+            low, middle, high = each.quartiles[:, column]
             rows.append(
                 {
                     "suite": found.suite,
@@ -195,7 +197,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonTable:
     """Means of each level for every group, and what the paper prints of it."""
 
     title: str
@@ -205,7 +207,7 @@ class Comparison:
     paper: dict[str, dict[str, tuple[float, float]]]
 
 
-def comparison(found: SuiteScores) -> Comparison:
+def comparison(found: SuiteScores) -> ComparisonTable:
     """A row for each level and one for their mean: solved rates, or raw returns if a suite goes by them.
 
     Bold is what reaches the best mean with its own standard error, which is how the paper's table of F1
@@ -219,7 +221,7 @@ def comparison(found: SuiteScores) -> Comparison:
     rows = tuple((level, bold_cells(each)) for level, each in columns.items())
     title = f"{found.suite}: {'solved rate' if rates else 'return'}, mean and standard error over runs"
     groups = tuple(each.group for each in found.groups)
-    return Comparison(
+    return ComparisonTable(
         title, groups, rows, 2 if rates else 0, reference.f1_returns() if found.suite == "f1" else {}
     )
 
@@ -234,7 +236,7 @@ def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
     )
 
 
-def comparison_rows(table: Comparison) -> list[Row]:
+def comparison_rows(table: ComparisonTable) -> list[Row]:
     """The table with a column for each number, those of the paper named as such."""
     rows = []
     for level, cells in table.rows:
@@ -250,7 +252,7 @@ def comparison_rows(table: Comparison) -> list[Row]:
     return rows
 
 
-def comparison_markdown(table: Comparison) -> str:
+def comparison_markdown(table: ComparisonTable) -> str:
     """The table for people."""
     papers = list(next(iter(table.paper.values()), {}))
     names = [markdown(group_title(group)) for group in table.groups]
@@ -266,7 +268,7 @@ def comparison_markdown(table: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def comparison_latex(table: Comparison) -> str:
+def comparison_latex(table: ComparisonTable) -> str:
     """The table for a paper (booktabs); ours only."""
     names = " & ".join(_latex(group_title(group)) for group in table.groups)
     lines = [
@@ -307,7 +309,7 @@ def markdown(text: str) -> str:
     return text.translate(_MARKDOWN)
 
 
-def aggregate_markdown(groups: Sequence[Scores], estimates: Mapping[str, Mapping[str, Estimate]]) -> str:
+def aggregate_markdown(groups: Sequence[GroupScores], estimates: Mapping[str, Mapping[str, Estimate]]) -> str:
     """The statistics over all levels, with their intervals."""
     names = list(next(iter(estimates.values())))
     lines = [f"| | runs | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]

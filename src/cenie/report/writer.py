@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.report.coverage import MOST_POINTS
+from cenie.report.measure.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
 from cenie.rundir.names import file_name
 from cenie.system.durable import WriteError, explain, replace_file
@@ -51,7 +51,7 @@ class Item:
     text: str = ""
 
 
-class Desk:
+class ReportWriter:
     """Where the parts of a report are written, each as soon as it is made.
 
     Names come from run directories, and so from anyone: only here do they become paths (`_place`).

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from cenie.system.durable import (
     TEMPORARY,
     WriteError,
     explain,
-    is_unfinished,
     names_in,
     sync_directory,
     write_new,
@@ -41,6 +41,10 @@ from cenie.xla.devices import to_host
 _PLAIN = {"bool", "complex64", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
+
+_UNFINISHED = re.compile(rf"{TEMPORARY}(old-|replaced-)?step-\d{{8,}}", re.ASCII)
+"""The names of checkpoints that a killed writer has not finished, or not yet removed; nothing else is swept,
+because a teacher of somebody's own loop may be saved among other files."""
 
 
 class CheckpointError(WriteError):
@@ -164,7 +168,7 @@ def sweep(directory: Path) -> int:
 
     Of a link the link itself goes, and a link in the place of the directory is refused (`OSError`).
     """
-    leftovers = [directory / name for name in names_in(directory) if is_unfinished(name)]
+    leftovers = [directory / name for name in names_in(directory) if _UNFINISHED.fullmatch(name)]
     for path in leftovers:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,11 +12,12 @@ from cenie.envs.base import Domain, Suite
 from cenie.envs.suite_files import file_suite_name
 from cenie.experiment.build import Parts, build, place
 from cenie.experiment.config import Config, EvaluationRequest, read_suite_file
-from cenie.experiment.evaluate import evaluate, level_scores, suite_mean
+from cenie.experiment.evaluate import evaluate
+from cenie.experiment.rows import suite_mean
 from cenie.rundir import checkpoint
 from cenie.rundir.asked import asked_for, write_record
+from cenie.rundir.evaluations import Episodes, Evaluation, episodes_of, write_evaluations
 from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.metrics import Evaluation, write_evaluations
 from cenie.rundir.names import file_name
 from cenie.rundir.resume import check_belongs
 from cenie.rundir.worst import WORST, worst_levels
@@ -33,10 +33,24 @@ def evaluate_run(
     parts: Parts | None = None,
     *,
     quiet: bool = False,
-) -> list[Evaluation]:
+) -> Episodes:
     """Evaluate, print the scores, and write one row per episode beside the run's own table.
 
     Every checkpoint plays the same levels, and the printed scores are means over the checkpoints.
+
+    Args:
+        config: of the run.
+        directory: of the run; its checkpoints are played, and the table is written there.
+        request: what to play, which was found good (`check_evaluation`).
+        parts: what the run was begun with in Python, if anything.
+        quiet: print nothing.
+
+    Returns:
+        What was written, the oldest checkpoint first.
+
+    Raises:
+        RunDirectoryError: there is no checkpoint to evaluate.
+        WriteError: the disk refuses the table.
     """
     console = Console(quiet=quiet)
     asked = asked_for(config, request)
@@ -69,13 +83,14 @@ def evaluate_run(
     if len(played) < request.checkpoints:
         console.print(f"only {len(played)} of {request.checkpoints} checkpoints are there", style="yellow")
     # Printed first: what was played must not be lost to a full disk.
-    console.print(score_table(suite, played))
+    episodes = episodes_of(played)
+    console.print(score_table(suite, episodes))
     table = f"evaluation-{file_name(suite.name)}-seed{request.seed}-cycle{played[-1].cycle}.csv"
     path = directory.path / table
     write_evaluations(path, played)
     write_record(path, asked, played[-1].cycle)
     console.print(f"rows: {printable(str(path))}", markup=False, highlight=False, soft_wrap=True)
-    return played
+    return episodes
 
 
 def _suite(domain: Domain, name: str) -> Suite:
@@ -95,18 +110,16 @@ def _env_steps(config: Config, state: TrainState) -> int:
     return int(state.counters.rollouts) * config.student.num_levels * config.student.num_steps
 
 
-def score_table(suite: Suite, played: Sequence[Evaluation]) -> Table:
+def score_table(suite: Suite, episodes: Episodes) -> Table:
     """The scores of each level, averaged over the checkpoints; of a large suite also its worst part."""
-    updates = ", ".join(str(each.updates) for each in played)
+    updates = ", ".join(str(number) for number in dict.fromkeys(episodes.updates.tolist()))
     table = Table("held-out level", suite.measure, title=_plain(f"{suite.name} after {updates} updates"))
-    scores = [level_scores(each.rows) for each in played]
-    means = {level: sum(each[level] for each in scores) / len(scores) for level in scores[0]}
+    means = episodes.level_means()
     for level, score in means.items():
         table.add_row(_plain(level), f"{score:.2f}")
     table.add_section()
     table.add_row("mean", f"{suite_mean(means):.3f}")
-    rows = [row for each in played for row in each.rows]
-    worst = worst_levels([(row.level, row.variant) for row in rows], [row.score for row in rows])
+    worst = worst_levels(list(zip(episodes.level, episodes.variant, strict=True)), episodes.score)
     if worst is not None:
         table.add_row(f"worst {WORST:.0%} of {len(suite.entries)} levels (CVaR)", f"{worst:.3f}")
     return table

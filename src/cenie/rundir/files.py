@@ -6,7 +6,6 @@ The files are described in docs/run-directory.md.
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -31,24 +30,6 @@ from cenie.system.durable import (
 
 FORMAT = 2
 """Version of the tables and of `summary.json`, which names it."""
-
-EVALUATION_COLUMNS = (
-    "cycle", "updates", "env_steps", "suite", "level", "variant", "episode",
-    "return", "solved", "score", "length",
-)  # fmt: skip
-"""The columns of `evaluations.csv`: one row per played episode."""
-
-LEVEL_PLACE = ("cycle", "student", "index")
-"""The first columns of `levels.csv`: whose batch a row is of, and the place in it."""
-
-LEVEL_COLUMNS = (
-    "kind", "id", "parent", "generation", "regret", "novelty", "return", "solved", "episodes", "length",
-)  # fmt: skip
-"""The next ones, as far as a method has them; scores under names of their own follow, and then what the
-domain says of a level as `level/NAME`."""
-
-KINDS = ("new", "replay", "edit")
-"""What the levels of a cycle are, in the order of their numbers."""
 
 _SMALL = 16 * 2**20
 _LOCK_BYTES = 200
@@ -247,6 +228,17 @@ def read_json(path: Path, limit: int = _SMALL) -> Any:
         raise RunDirectoryError(f"{path} is not valid JSON: {error}") from error
 
 
+def writable(data: Any) -> Any:
+    """Plain data with texts that UTF-8 can hold: JSON may name half of a surrogate pair."""
+    if isinstance(data, str):
+        return data.encode(errors="replace").decode()
+    if isinstance(data, list):
+        return [writable(item) for item in data]
+    if isinstance(data, dict):
+        return {writable(name): writable(value) for name, value in data.items()}
+    return data
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
 
@@ -268,20 +260,12 @@ def free_name(base: Path) -> Path:
     return candidate
 
 
-def config_hash(data: Any, ignore: Iterable[str] = ()) -> str:
-    """SHA-256 of plain settings; `ignore` names dotted paths (a setting or a whole group) left out."""
-    ignored = tuple(ignore)
-    counted = {path: value for path, value in flat(data) if not _is_within(path, ignored)}
-    text = json.dumps(counted, sort_keys=True, allow_nan=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def differing_settings(
     saved: Any, now: Any, ignore: Iterable[str] = (), only: Iterable[str] | None = None
 ) -> list[str]:
-    """One line for each setting that differs; empty if and only if the config hashes agree.
+    """One line for each setting that differs.
 
-    `only` names the dotted paths to look at, if not all.
+    `ignore` names dotted paths (a setting or a whole group) left out, `only` those to look at, if not all.
     """
     ignored, wanted = tuple(ignore), None if only is None else tuple(only)
     ours, theirs = dict(flat(saved)), dict(flat(now))

@@ -1,64 +1,35 @@
-"""The records of a run: `levels.csv`, and a snapshot of points and level buffer at every evaluation.
+"""`levels.csv`: a row for each level that was played in a recorded cycle.
 
-For those who look at a run there are `read_levels`, `snapshots_of` and `read_snapshot`; what is damaged is
-refused with the reason (`RunDirectoryError`). A snapshot is a compressed `.npz` file, which NumPy opens by
-itself too. Imports no JAX.
+`LevelTable` writes it, `read_levels` reads it, whole or a sample. Loads no JAX.
 """
 
 import io
 import math
-import re
-import zipfile
+import os
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cenie.rundir.files import LEVEL_PLACE, RunDirectoryError
-from cenie.system.durable import (
-    WriteError,
-    explain,
-    is_unfinished,
-    names_in,
-    read_limited,
-    remove_quietly,
-    replace_file,
-    sync_directory,
-)
+from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.tables import Table, lines, unreadable, whole_lines_at
+from cenie.system.durable import open_regular
 
-_COUNTED = ("parent", "generation", "last_played", "clock")
-"""Of a level buffer, what consists of whole numbers besides ids."""
-PLAYED = "played"
-"""Before the names of the columns of a buffer that are about the newest play of each level."""
-_SNAPSHOT = re.compile(r"cycle-(\d{8,18})\.npz", re.ASCII)
-_LARGEST_TABLE = 2**32
-_LARGEST_FILE = 2**30
-_LARGEST_CONTENT = 2**32
+LEVEL_PLACE = ("cycle", "student", "index")
+"""The first columns: whose batch a row is of, and the place in it."""
+LEVEL_COLUMNS = (
+    "kind", "id", "parent", "generation", "regret", "novelty", "return", "solved", "episodes", "length",
+)  # fmt: skip
+"""The next ones, as far as a method has them; scores under names of their own follow, and then what the
+domain says of a level as `level/NAME`."""
+KINDS = ("new", "replay", "edit")
+"""What the levels of a cycle are, in the order of their numbers."""
 _WHOLE = {*LEVEL_PLACE, "id", "parent", "generation", "episodes"}
-BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, RuntimeError, OSError)
-"""What reading a damaged archive may raise."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What was kept at an evaluation.
-
-    `points` has the arrays `values` [s, d] (state representation and action, side by side), and for each of
-    them the `cycle`, the `kind` of that cycle (a place in `KINDS`), the `level` of its batch and the `step`;
-    it is empty if none were asked for. Each of the level `buffers` has, for the stored levels, the parts of
-    the levels as `levels/NAME`, a column for each score, `probability` (of being drawn next), `id`, `parent`,
-    `generation`, and `last_played` in units of the scalar `clock`. `played/NAME` is of the newest play of
-    each level: its `cycle` and the `updates` after it, `return`, `solved`, `length`, `episodes`, and what the
-    domain says of the level as `level/NAME`; NaN if it is not known, and absent in older snapshots.
-    """
-
-    cycle: int
-    updates: int
-    points: dict[str, np.ndarray]
-    buffers: tuple[dict[str, np.ndarray], ...]
+_LARGEST_READ = 2**32
+"""Bytes that are read at once, at most: all of them are columns in memory then."""
+_PLACES = 64
+"""Of a sample."""
 
 
 def is_recorded(number: int, full: int) -> bool:
@@ -75,122 +46,105 @@ def is_recorded(number: int, full: int) -> bool:
     return place == zlib.crc32(group.to_bytes(8, "little")) % size
 
 
-class Snapshots:
-    """The directory of snapshots. `rows` counts what should be there, as for the tables."""
+class LevelTable(Table):
+    """`levels.csv`: one row per cycle, student and level, with the columns that a run has.
 
-    def __init__(self, directory: Path):
-        self._directory = directory
-        self.rows = self.found()
+    Numbers have the shortest digits that give the same number back.
+    """
 
-    def write(self, cycle: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write a snapshot whole or, if the disk refuses (`WriteError`), not at all."""
-        path = self._directory / f"cycle-{cycle:08d}.npz"
+    def write(self, cycles: Sequence[int], columns: Mapping[str, np.ndarray]) -> None:
+        """Add the levels of some cycles or, if the disk refuses (`WriteError`), none of them.
+
+        Each column is of the shape [cycles, students, levels]; `kind` is a place in `KINDS`.
+        """
+        names = [
+            *(name for name in LEVEL_COLUMNS if name in columns),
+            # Scores under names of their own stand before what the domain says of its levels.
+            *sorted(columns.keys() - LEVEL_COLUMNS, key=lambda name: ("/" in name, name)),
+        ]
+        header = (",".join((*LEVEL_PLACE, *names)) + "\n").encode()
+        self._check(header)
+        shape = columns["kind"].shape
+        if not math.prod(shape):
+            return
+        place = np.meshgrid(cycles, *map(np.arange, shape[1:]), indexing="ij")
+        cells = [*map(_cells, place), *(_cells(columns[name], name) for name in names)]
+        rows = [",".join(row) for row in zip(*cells, strict=True)]
+        self.add(("\n".join(rows) + "\n").encode(), len(rows), header)
+
+    def _check(self, header: bytes) -> None:
+        """A table must not go on with other columns."""
         try:
-            self._directory.mkdir(exist_ok=True)
-        except OSError as error:
-            raise WriteError(f"cannot create {self._directory}: {explain(error)}", error.errno) from error
-        replace_file(path, archive_bytes(arrays))
-        self.rows += 1
+            first = next(lines(self.path), header)
+        except OSError:
+            return  # Said, with the reason, when it is written to.
+        if first != header:
+            raise RunDirectoryError(
+                f"{self.path} has other columns than this run ({header.decode().strip()}): it is of another "
+                "version of the domain or was edited; move it away, and the run goes on without its old rows"
+            )
 
-    def found(self) -> int:
-        """How many snapshots there are in fact."""
-        return len(snapshots_of(self._directory))
-
-
-def cut_snapshots(directory: Path, cycle: int) -> None:
-    """Remove the snapshots that are later than `cycle`, and unfinished ones of a killed process."""
-    late = [path for number, path in snapshots_of(directory).items() if number > cycle]
-    for name in filter(is_unfinished, names_in(directory)):
-        remove_quietly(directory / name)
-    try:
-        for path in late:
-            path.unlink()
-        if late:
-            sync_directory(directory)
-    except OSError as error:
-        raise WriteError(f"cannot remove {late[0]}: {explain(error)}", error.errno) from error
+    def sync(self) -> None:
+        """Wait until all rows are on the disk, if there are any: a run that records no levels has no file."""
+        if self.rows:
+            super().sync()
 
 
-def snapshots_of(directory: Path) -> dict[int, Path]:
-    """The snapshots of a directory by their cycles, in order; none if there is no directory."""
-    try:
-        names = names_in(directory)
-    except OSError as error:
-        raise RunDirectoryError(f"cannot read {directory}: {explain(error)}") from error
-    found = {int(match[1]): directory / match[0] for match in map(_SNAPSHOT.fullmatch, names) if match}
-    return dict(sorted(found.items()))
+def _cells(column: np.ndarray, name: str = "") -> list[str]:
+    """The numbers of a column as text."""
+    if name == "kind":
+        return [KINDS[number] for number in column.ravel().tolist()]
+    if column.dtype == bool:
+        column = column.astype(int)
+    # The text of a NumPy scalar is the shortest for its own precision, that of a Python float for 64 bits.
+    values = column.ravel()
+    return [str(value) for value in (values if values.dtype.kind == "f" else values.tolist())]
 
 
-def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
-    """A snapshot. Raises `RunDirectoryError` with the reason if the file is damaged or is none.
+def read_levels(path: Path, limit: int | None = None) -> dict[str, np.ndarray]:
+    """The columns of `levels.csv`.
 
-    Without `buffers` only the points are unpacked, which takes a fraction of the time.
+    A last line that is not complete, because it is being written, is left out.
+
+    Args:
+        path: the file; one that is not there has no columns.
+        limit: of a file of more bytes than this a sample of that size is read. It is taken in runs of rows at
+            equally spaced places, so that all of training is in it.
+
+    Returns:
+        Each column [rows] by its name: `kind` as text, counts and ids as whole numbers, others as float64.
+
+    Raises:
+        RunDirectoryError: the file cannot be read, is damaged, or is too large to be read whole.
     """
     try:
-        arrays = read_archive(path, () if buffers else ("buffer",))
-        cycle, updates = (_scalar(arrays.pop(name)) for name in ("cycle", "updates"))
-        match = _SNAPSHOT.fullmatch(path.name)
-        if match is not None and int(match[1]) != cycle:
-            raise ValueError(f"it is of cycle {cycle}")
-    except BROKEN as error:
-        reason = explain(error) if isinstance(error, OSError) else str(error) or type(error).__name__
-        raise RunDirectoryError(f"{path} is not a snapshot that can be read: {reason}") from error
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in arrays.items():
-        part, _, rest = name.partition("/")
-        parts.setdefault(part, {})[rest] = array
-    stored = [parts[name] for name in map(buffer_name, range(len(parts))) if name in parts]
-    points = parts.get("points", {})
-    problems = [*_misfits(points, "values", "f", 2)]
-    problems += [problem for buffer in stored for problem in _misfits(buffer, "id", "iu", 1)]
-    if problems:
-        raise RunDirectoryError(f"{path} is not a snapshot that can be read: {problems[0]}")
-    return Snapshot(cycle, updates, points, tuple(stored))
-
-
-def _misfits(arrays: Mapping[str, np.ndarray], key: str, kind: str, dimensions: int) -> Iterator[str]:
-    """What does not fit together in one part of a snapshot, whose array `key` has a row for each item."""
-    if not arrays:
-        return
-    if key not in arrays or arrays[key].ndim != dimensions or arrays[key].dtype.kind not in kind:
-        yield f"it has no {key}"
-        return
-    rows = len(arrays[key])
-    for name, array in arrays.items():
-        if name in _COUNTED and array.dtype.kind not in "iu":
-            yield f"{name} are no whole numbers"
-        if (array.ndim == 0) != (name == "clock") or (array.ndim and len(array) != rows):
-            yield f"{name} has the shape {array.shape} beside {rows} rows"
-        if array.ndim > 1 and key == "id" and not name.startswith("levels"):
-            yield f"{name} has the shape {array.shape}"
-
-
-def _scalar(array: np.ndarray) -> int:
-    if array.ndim or array.dtype.kind not in "iu":
-        raise ValueError("its counters are no whole numbers")
-    return int(array)
-
-
-def buffer_name(number: int) -> str:
-    """The first part of the names of a buffer's arrays; the first buffer has a plain one."""
-    return "buffer" if number == 0 else f"buffer{number}"
-
-
-def read_levels(path: Path) -> dict[str, np.ndarray]:
-    """The columns of `levels.csv`: `kind` as text, counts and ids as whole numbers, all others as float64.
-
-    A last line that is not complete, because it is being written, is left out. Raises `RunDirectoryError`
-    with the reason if the file cannot be read or is damaged.
-    """
-    try:
-        content = read_limited(path, _LARGEST_TABLE)
+        with open(open_regular(path, os.O_RDONLY), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header = file.readline(2**16)
+            if limit is not None and size > limit:
+                body = b"".join(_sample(file, size, limit))
+            elif size <= _LARGEST_READ:
+                body = file.read()
+            else:
+                raise RunDirectoryError(
+                    f"cannot read {path}: it is larger than {_LARGEST_READ} bytes, and can only be sampled"
+                )
+    except FileNotFoundError:
+        return {}
     except OSError as error:
-        raise RunDirectoryError(f"cannot read {path}: {explain(error)}") from error
-    return parse_levels(path, content)
+        raise unreadable(path, error) from error
+    return _parsed(path, header + body)
 
 
-def parse_levels(path: Path, content: bytes) -> dict[str, np.ndarray]:
-    """The columns of the text of `levels.csv`, or of a part of it with its first line; see `read_levels`."""
+def _sample(file: io.BufferedReader, size: int, limit: int) -> Iterator[bytes]:
+    """Whole lines at equally spaced places of a file, whose header was read."""
+    first, length = file.tell(), limit // _PLACES
+    for place in range(_PLACES):
+        yield whole_lines_at(file, place, first + (size - first) * place // _PLACES, length)
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, np.ndarray]:
+    """The columns of the text of `levels.csv`, or of a part of it with its first line."""
     header, _, body = content[: content.rfind(b"\n") + 1].partition(b"\n")
     try:
         names = header.decode().split(",")
@@ -204,48 +158,3 @@ def parse_levels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     except ValueError as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
     return {name: np.ascontiguousarray(rows[name]) for name in names}
-
-
-def archive_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The arrays as an `.npz` file, the same bytes at every time."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            # Types that NumPy does not have by itself, such as bfloat16, would be stored as raw bytes.
-            array = np.asarray(array, np.float32 if array.dtype.kind == "V" else None, order="C")
-            if array.dtype.hasobject:
-                raise ValueError(f"{name} holds Python objects: only numbers can be kept")
-            member = io.BytesIO()
-            np.lib.format.write_array(member, array, version=(1, 0))
-            entry = zipfile.ZipInfo(f"{name}.npy")
-            archive.writestr(entry, member.getvalue(), zipfile.ZIP_DEFLATED)
-    return content.getvalue()
-
-
-def read_archive(path: Path, without: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """The arrays of an archive, but for those whose names begin with one of these texts.
-
-    Raises one of `BROKEN` if the file is damaged or is none.
-    """
-    with zipfile.ZipFile(io.BytesIO(read_limited(path, _LARGEST_FILE))) as archive:
-        members = archive.infolist()
-        # Checked before anything is unpacked: a small file can hold a very large one.
-        if sum(member.file_size for member in members) > _LARGEST_CONTENT:
-            raise ValueError(f"its content is larger than {_LARGEST_CONTENT} bytes")
-        return {
-            member.filename.removesuffix(".npy"): _array(archive.read(member))
-            for member in members
-            if not member.filename.startswith(without)
-        }
-
-
-def _array(content: bytes) -> np.ndarray:
-    """An array of plain numbers. NumPy's own reader would allocate what the header says before it looks."""
-    file = io.BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("an array of an unknown version")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    data: Any = memoryview(content)[file.tell() :]
-    if fortran or dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(data):
-        raise ValueError("an array that does not hold what its header says")
-    return np.frombuffer(data, dtype).reshape(shape)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cenie.rundir.levels import BROKEN, archive_bytes, read_archive
+from cenie.rundir.archives import BROKEN, archive_bytes, read_archive
 
 PLAYS = "plays.npz"
 """The file beside the arrays of a checkpoint."""

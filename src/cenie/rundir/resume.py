@@ -12,8 +12,9 @@ from typing import Any, Literal
 from cenie import settings
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, EvaluationRequest, read_config
 from cenie.rundir import manifest as manifests
-from cenie.rundir.files import RunDirectory, RunDirectoryError, config_hash, differing_settings, read_json
+from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, read_json
 from cenie.rundir.manifest import Unusable
+from cenie.rundir.summary import read_summary
 from cenie.settings import SettingsError
 from cenie.system.durable import WriteError
 
@@ -27,18 +28,17 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 
 @dataclass(frozen=True)
-class Facts:
+class CheckpointFacts:
     """What a checkpoint says of the run it is from, besides the arrays.
 
-    `settings` is the whole config at that time, `config_hash` its identity; `rows` how many rows each table
-    had. `deviations` says in words why the run is not bit for bit the one that its config describes; it is
+    `settings` is the whole config at that time, `rows` how many rows each table had.
+    `deviations` says in words why the run is not bit for bit the one that its config describes; it is
     handed on from checkpoint to checkpoint.
     """
 
     version: str
     updates: int
     env_steps: int
-    config_hash: str
     settings: dict[str, Any]
     environment: dict[str, Any]
     rows: dict[str, int]
@@ -49,9 +49,9 @@ class Facts:
         return asdict(self)
 
 
-def read_facts(data: Mapping[str, Any]) -> Facts:
+def read_facts(data: Mapping[str, Any]) -> CheckpointFacts:
     """The facts of a manifest; raises `Unusable` if one is missing or is not what it should be."""
-    kinds = {field.name: typing.get_origin(field.type) or field.type for field in fields(Facts)}
+    kinds = {field.name: typing.get_origin(field.type) or field.type for field in fields(CheckpointFacts)}
     wrong = [name for name, kind in kinds.items() if type(data.get(name)) is not kind]
     if not wrong:
         options = [value for value in data["environment"].values() if type(value) is dict]
@@ -64,7 +64,7 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
         wrong = [name for name, right in plain.items() if not right]
     if wrong:
         raise Unusable(f"its facts lack {', '.join(wrong)}: not written by this version of cenie")
-    return Facts(**{name: data[name] for name in kinds})
+    return CheckpointFacts(**{name: data[name] for name in kinds})
 
 
 def _are(kinds: set[type], values: Iterable[Any]) -> bool:
@@ -79,8 +79,6 @@ def check_belongs(config: Config, path: Path, data: Mapping[str, Any]) -> None:
     """
     facts = read_facts(data)
     differing = _differing(facts.settings, config)
-    if not differing and config_hash(facts.settings, MAY_CHANGE_ON_RESUME) != facts.config_hash:
-        differing = ["config_hash: not that of the checkpoint's own settings"]
     if differing:
         raise RunDirectoryError(
             f"{path} was not made with the settings of config.json:\n  {_listed(differing)}\n"
@@ -137,7 +135,7 @@ def check_checkpoints(config: Config, directory: RunDirectory) -> int:
         try:
             check_belongs(config, path, manifests.read(path)["facts"])
         except Unusable:
-            continue  # Said by whoever loads the checkpoints, with the reason.
+            continue  # Said, with the reason, when the checkpoints are loaded.
     return len(found)
 
 
@@ -150,10 +148,10 @@ def updates_done(config: Config, directory: RunDirectory) -> int | None:
             if not config.is_over(facts.updates, facts.env_steps):
                 return None
             manifests.read_arrays(path, manifest, _WHOLE_FILE)
-            summary = read_json(directory.summary)
+            summary = read_summary(directory.summary) or {}
         except (Unusable, RunDirectoryError):
             return None
-        counted = [summary.get(name) for name in ("cycles", "updates")] if isinstance(summary, dict) else []
+        counted = [summary.get(name) for name in ("cycles", "updates")]
         return facts.updates if counted == [manifest["step"], facts.updates] else None
     return None
 

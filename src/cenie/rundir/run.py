@@ -1,77 +1,244 @@
-"""A run directory, opened in Python. Only `evaluate` adds to it, so that a run may go on meanwhile."""
+"""A run directory, opened in Python: for users (`cenie.load_run`) and for the report (`open_run`).
+
+Tables are columns of NumPy. JAX is loaded when something is asked for that needs it: the domain, the state,
+the students, the level buffer. Only `evaluate` adds to the directory, so that a run may go on meanwhile.
+"""
 
 import functools
-import math
-import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cenie.envs.base import Domain
-from cenie.experiment.build import Parts, build, place
+from cenie.envs.domains import find_domain
 from cenie.experiment.config import Config, evaluation_request
-from cenie.rundir import checkpoint
-from cenie.rundir.checkpoint import Loaded
-from cenie.rundir.evaluate import evaluate_run
-from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json
-from cenie.rundir.levels import read_levels, snapshots_of
-from cenie.rundir.metrics import Evaluation, read_evaluations, read_rows
+from cenie.rundir.config_file import check_domain, load_config
+from cenie.rundir.evaluations import Episodes, read_evaluations
+from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json, writable
+from cenie.rundir.levels import read_levels
+from cenie.rundir.metrics import PLACES, read_curves, read_metrics
 from cenie.rundir.resume import check_belongs, check_checkpoints, check_evaluation
-from cenie.student.networks import Network
-from cenie.student.partition import whole
-from cenie.teach.buffer_view import StoredLevels, stored_levels
-from cenie.teach.cycle import Setup, TrainState, state_shapes
+from cenie.rundir.snapshots import Snapshot, read_snapshot, snapshots_of
+from cenie.rundir.summary import read_summary
+from cenie.rundir.tables import first_line
+from cenie.settings import Problem, SettingsError
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
+    from cenie.experiment.build import Parts
+    from cenie.rundir.checkpoint import Loaded
+    from cenie.student.networks import Network
+    from cenie.teach.buffer_view import StoredLevels
+    from cenie.teach.cycle import Setup, TrainState
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """What a run has left behind so far. Every part is read when it is first asked for, and kept.
 
-    A part that is damaged raises `RunDirectoryError` with the reason; the others can still be read. Newer
-    checkpoints that could not be used are named in `passed_over`.
+    A file that is not there is empty. One that is damaged raises `RunDirectoryError` with the reason; the
+    others can still be read. Of `later_evaluations`, `snapshots` and `curves` what is damaged is left out,
+    and `damage` says so. Newer checkpoints that could not be used are named in
+    `passed_over`.
     """
 
     path: Path
-    config: Config
-    parts: Parts = field(default_factory=Parts)
+    parts: "Parts | None" = None
+    """What the run was begun with in Python, if anything."""
+    entry: "Domain | None" = None
+    """The domain, if it is one of the user's own: no code is run because a file says so."""
+    devices: int | None = None
+    """On how many devices to open the state; None for as many as the config says."""
+    damage: list[str] = field(default_factory=list)
+    """What was found damaged so far and left out."""
 
     @property
-    def _directory(self) -> RunDirectory:
+    def files(self) -> RunDirectory:
+        """Where the files of the run are."""
         return RunDirectory(self.path)
 
+    # What was run
+
     @functools.cached_property
-    def _built(self) -> tuple[Domain, Setup]:
-        return build(self.config, self.parts)
+    def settings(self) -> dict[str, Any]:
+        """The content of `config.json`, as plain data: also that of a run which is not ours to go on with."""
+        return writable(read_json(self.files.config))
+
+    @functools.cached_property
+    def config(self) -> Config:
+        """The config. Raises `SettingsError` if this version of the library would not run it."""
+        return load_config(self.files.config, self.entry)
 
     @property
-    def domain(self) -> Domain:
+    def domain_name(self) -> str:
+        """The domain as the config names it."""
+        return self.settings["domain"]
+
+    @property
+    def method(self) -> str:
+        return self.settings["method"]
+
+    @property
+    def seed(self) -> int:
+        return self.settings["seed"]
+
+    @property
+    def budget(self) -> int:
+        """The updates that it was to have."""
+        return self.settings["updates"]
+
+    @functools.cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """What the run came to; None while it is not finished."""
+        return read_summary(self.files.summary)
+
+    @property
+    def version(self) -> str | None:
+        """Of cenie; None while the run is not finished."""
+        return None if self.summary is None else str(self.summary.get("version"))
+
+    # Its tables
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """All columns of `metrics.jsonl`: a row for each training cycle, NaN where there is no number."""
+        return read_metrics(self.files.metrics)
+
+    def curves(self, names: Sequence[str], places: int = PLACES) -> dict[str, np.ndarray]:
+        """Columns of `metrics.jsonl` as curves of at most `places` points, with their counters.
+
+        A table of many rows is not read as a whole; see `cenie.rundir.metrics.read_curves`.
+        """
+        key = tuple(names), places
+        if key not in self._curves:
+            try:
+                self._curves[key] = read_curves(self.files.metrics, names, places)
+            except RunDirectoryError as error:
+                self._leave_out(error)
+                self._curves[key] = {name: np.empty(0) for name in ("cycle", "updates", "env_steps", *names)}
+        return self._curves[key]
+
+    @functools.cached_property
+    def _curves(self) -> dict[tuple[tuple[str, ...], int], dict[str, np.ndarray]]:
+        return {}
+
+    @functools.cached_property
+    def played_levels(self) -> dict[str, np.ndarray]:
+        """The columns of `levels.csv`: a row for each level that was played in a recorded cycle."""
+        return read_levels(self.files.levels)
+
+    def sample_of_played_levels(self, limit: int = 2**22) -> dict[str, np.ndarray]:
+        """The columns of `levels.csv`; of a file of more than `limit` bytes a sample over all of training."""
+        return read_levels(self.files.levels, limit)
+
+    @functools.cached_property
+    def evaluations(self) -> Episodes:
+        """The episodes on held-out levels that were played before, during and after training."""
+        return read_evaluations(self.files.evaluations)
+
+    @functools.cached_property
+    def evaluations_by_suite(self) -> dict[str, Episodes]:
+        """The same for each suite."""
+        return {suite: self.evaluations.of(suite) for suite in self.evaluations.suites()}
+
+    @functools.cached_property
+    def later_evaluations(self) -> dict[str, Episodes]:
+        """What `cenie evaluate` played, by suite: of each the file of the latest checkpoint."""
+        found: dict[str, Episodes] = {}
+        for file in sorted(self.path.glob("evaluation-*.csv")):
+            try:
+                episodes = read_evaluations(file)
+            except RunDirectoryError as error:
+                self._leave_out(error)
+                continue
+            for suite in episodes.suites():
+                known = found.get(suite)
+                if known is None or known.cycle.max() <= episodes.cycle.max():
+                    found[suite] = episodes.of(suite)
+        return found
+
+    @functools.cached_property
+    def suites(self) -> list[str]:
+        """Every suite that its students have played."""
+        return list(dict.fromkeys([*self.evaluations.suites(), *self.later_evaluations]))
+
+    def final_episodes(self, suite: str) -> Episodes:
+        """What the run came to on a suite: what `cenie evaluate` played, or else its own last evaluation."""
+        later = self.later_evaluations.get(suite)
+        return self.evaluations.of(suite).last() if later is None else later
+
+    @functools.cached_property
+    def snapshots(self) -> dict[int, Path]:
+        """The snapshots of points and level buffer by their cycles, the first one first."""
+        try:
+            return snapshots_of(self.files.snapshots)
+        except RunDirectoryError as error:
+            self._leave_out(error)
+            return {}
+
+    def snapshot(self, cycle: int | None = None, *, buffers: bool = True) -> Snapshot | None:
+        """The snapshot of a cycle, by default the last one that can be read; None if there is none.
+
+        Without `buffers` only its points are read, which takes a fraction of the time. Raises
+        `RunDirectoryError` if the snapshot of the cycle is damaged.
+        """
+        if cycle is not None:
+            path = self.snapshots.get(cycle)
+            return None if path is None else read_snapshot(path, buffers=buffers)
+        for path in reversed(self.snapshots.values()):
+            try:
+                return read_snapshot(path, buffers=buffers)
+            except RunDirectoryError:
+                continue
+        return None
+
+    def _leave_out(self, error: RunDirectoryError) -> None:
+        sentence = f"left out: {error}"
+        if sentence not in self.damage:
+            self.damage.append(sentence)
+
+    # What needs JAX
+
+    @functools.cached_property
+    def _built(self) -> "tuple[Domain, Setup]":
+        from cenie.experiment.build import build
+
+        config = self.config
+        if self.devices is not None:
+            config = replace(config, run=replace(config.run, devices=self.devices))
+        return build(config, self.parts)
+
+    @property
+    def domain(self) -> "Domain":
+        """The domain of the run, built."""
         return self._built[0]
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> "Setup":
         """The fixed parts of the training cycle, for `cenie.cycles(run.setup, run.state, ...)`."""
         return self._built[1]
 
     @functools.cached_property
-    def _loaded(self) -> Loaded:
-        directory, config = self._directory, self.config
+    def _loaded(self) -> "Loaded":
+        from cenie.rundir import checkpoint
+        from cenie.teach.cycle import state_shapes
+
+        loaded = None
         # The shapes take seconds to trace: only if there is anything to compare them with.
-        found = check_checkpoints(config, directory)
-        belongs = functools.partial(check_belongs, config)
-        loaded = (
-            checkpoint.load_newest(directory.checkpoints, state_shapes(self.setup), belongs)
-            if found
-            else None
-        )
+        if check_checkpoints(self.config, self.files):
+            belongs = functools.partial(check_belongs, self.config)
+            loaded = checkpoint.load_newest(self.files.checkpoints, state_shapes(self.setup), belongs)
         if loaded is None:
             raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
         return loaded
 
     @functools.cached_property
-    def state(self) -> TrainState:
-        """Everything the run knew at its newest checkpoint."""
+    def state(self) -> "TrainState":
+        """Everything the run knew at its newest checkpoint. Raises `RunDirectoryError` if there is none."""
+        from cenie.experiment.build import place
+
         return place(self.setup, self._loaded.tree)
 
     @property
@@ -80,29 +247,23 @@ class Run:
         return self._loaded.skipped
 
     @property
-    def network(self) -> Network:
+    def network(self) -> "Network":
         """The student; the first one, if there are several."""
         return self.networks[0]
 
     @property
-    def networks(self) -> tuple[Network, ...]:
+    def networks(self) -> "tuple[Network, ...]":
+        """All students."""
+        from cenie.student.partition import whole
+
         return tuple(whole(student.network) for student in self.state.students)
 
     @functools.cached_property
-    def buffer(self) -> StoredLevels | None:
+    def buffer(self) -> "StoredLevels | None":
         """The level buffer at the newest checkpoint; None if the method has none."""
+        from cenie.teach.buffer_view import stored_levels
+
         return stored_levels(self.setup.curriculum, self.state.teacher)
-
-    @functools.cached_property
-    def metrics(self) -> list[dict[str, Any]]:
-        """A row for each training cycle. What was not finite, which the file writes as null, is NaN."""
-        rows = read_rows(self._directory.metrics)
-        return [{name: math.nan if value is None else value for name, value in row.items()} for row in rows]
-
-    @functools.cached_property
-    def evaluations(self) -> list[Evaluation]:
-        """The evaluations before, during and after training, each with a row for every episode."""
-        return read_evaluations(self._directory.evaluations)
 
     def evaluate(
         self,
@@ -112,33 +273,83 @@ class Run:
         checkpoints: int = 1,
         seed: int = 0,
         quiet: bool = False,
-    ) -> list[Evaluation]:
-        """Play a suite (by default the run's own) with the newest students, as `cenie evaluate` does.
+    ) -> Episodes:
+        """Play a suite with the newest students, as `cenie evaluate` does.
 
-        The rows of each checkpoint, the oldest first, are written beside the run's own table too.
+        What was played is written beside the run's own table too.
+
+        Args:
+            suite: its name, or a file of held-out levels; by default the run's own.
+            episodes: how many are played on each entry of the suite.
+            checkpoints: how many of the newest checkpoints play.
+            seed: of the episodes.
+            quiet: print nothing.
+
+        Returns:
+            Every episode, those of the oldest checkpoint first.
+
+        Raises:
+            SettingsError: the suite or a number is not one that can be played.
+            RunDirectoryError: there is no checkpoint that can be played.
+            WriteError: the disk refuses the table.
         """
+        from cenie.rundir.evaluate import evaluate_run
+
         given = {"episodes": episodes, "checkpoints": checkpoints, "seed": seed}
         request = evaluation_request(self.config, given if suite is None else {"suite": suite, **given})
-        check_evaluation(self.config, self._directory, request)
-        return evaluate_run(self.config, self._directory, request, self.parts, quiet=quiet)
+        check_evaluation(self.config, self.files, request)
+        return evaluate_run(self.config, self.files, request, self.parts, quiet=quiet)
 
-    @functools.cached_property
-    def later_evaluations(self) -> dict[str, list[Evaluation]]:
-        """Those of `evaluate` and `cenie evaluate`, by the names of their files."""
-        return {file.name: read_evaluations(file) for file in sorted(self.path.glob("evaluation-*.csv"))}
 
-    @functools.cached_property
-    def played_levels(self) -> dict[str, np.ndarray]:
-        """The columns of `levels.csv`: a row for each level that was played in a recorded cycle."""
-        return read_levels(self._directory.levels)
+def load_run(path: str | Path, parts: "Parts | None" = None, *, domain: "str | Domain | None" = None) -> Run:
+    """Open a run directory, finished or not: config, domain, students, level buffer, tables.
 
-    @property
-    def snapshots(self) -> dict[int, Path]:
-        """The snapshots of points and level buffer by their cycles; `cenie.read_snapshot` opens one."""
-        return snapshots_of(self._directory.snapshots)
+    Args:
+        path: the run directory.
+        parts: what the run was begun with in Python, if anything.
+        domain: the domain of a run of your own. One that the config names as `module:attribute` must be named
+            here too, since no code is run because a file says so.
 
-    @functools.cached_property
-    def summary(self) -> dict[str, Any] | None:
-        """What the run came to; None while it is not finished."""
-        path = self._directory.summary
-        return read_json(path) if os.path.lexists(path) else None
+    Returns:
+        The run; what is damaged besides its config is said when it is asked for.
+
+    Raises:
+        SettingsError: the config cannot be read, or does not fit.
+    """
+    entry = None
+    if domain is not None:
+        from cenie.envs.loading import checked
+
+        entry = find_domain(domain) if isinstance(domain, str) else checked(domain)
+    run = Run(Path(path), parts, entry)
+    name = domain if isinstance(domain, str) or domain is None else domain.name
+    check_domain(run.config, name)
+    begun_with = tuple(part for part in run.config.from_python if not part.startswith("domain "))
+    names = () if parts is None else parts.names
+    if begun_with != names:
+        wanted, given = (", ".join(each) or "none" for each in (begun_with, names))
+        raise SettingsError([Problem("parts", f"the run was begun with {wanted}, got {given}")])
+    return run
+
+
+def open_run(path: Path) -> Run:
+    """Open a run directory to report on it, whatever its config says and however far it is.
+
+    Raises `RunDirectoryError` with the reason if there is nothing to show: no config.json that names the run,
+    a damaged summary or table of evaluations, or nothing written yet.
+    """
+    run = Run(path)
+    if not path.is_dir():
+        raise RunDirectoryError("there is no such directory")
+    if not run.files.config.exists():
+        raise RunDirectoryError(
+            "it has no config.json, so it is no run directory, or one that was never begun"
+        )
+    wanted = {"domain": str, "method": str, "seed": int, "updates": int}
+    for name, kind in wanted.items():
+        if not isinstance(run.settings, dict) or type(run.settings.get(name)) is not kind:
+            raise RunDirectoryError(f"{run.files.config} does not say the {name} of the run")
+    run.summary  # noqa: B018
+    if not len(run.evaluations) and not run.later_evaluations and not first_line(run.files.metrics):
+        raise RunDirectoryError("nothing has been written yet: no evaluation and no training cycle")
+    return run

@@ -9,10 +9,18 @@ from cenie.spaces import Discrete, Space
 from cenie.student.encoders import flatten, parts_of
 
 
-def state_action_features(rollout: Rollout, action_space: Space) -> Float[Array, "n t d"]:
-    """State representation and action of each step, side by side (the points x of Eq. 2 and 3).
+def rollout_features(rollout: Rollout, action_space: Space) -> Float[Array, "n t d"]:
+    """The points x of CENIE's Eq. 2 and 3: state representation and action of each step, side by side.
 
-    The rollout must have been collected with `keep_features`. No gradient flows.
+    Args:
+        rollout: A rollout that was collected with `keep_features`.
+        action_space: Where its actions are from.
+
+    Returns:
+        The points [n, t, d], through which no gradient flows.
+
+    Raises:
+        ValueError: If the rollout was collected without features.
     """
     if rollout.features is None:
         raise ValueError("the rollout was collected without features")

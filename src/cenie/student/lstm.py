@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from cenie.xla.tricks import materialised
+
 _CHUNK = 32
 """Steps whose weight gradients are computed together: many enough for speed, few enough for the cache."""
 
@@ -127,8 +129,7 @@ def _backward(saved, d_outputs):
         read, *rest = chunk_saved
         d_state, (dz, d_inputs) = jax.lax.scan(step, d_state, tuple(rest), reverse=True)
         steps = dz.shape[0]
-        # Left to itself, XLA moves single numbers here; this way it copies whole rows.
-        dz, read = jax.lax.optimization_barrier(
+        dz, read = materialised(
             tuple(
                 jnp.swapaxes(part.reshape(steps, -1, count), 0, 1).reshape(-1, steps * count)
                 for part in (dz, read)

@@ -16,8 +16,9 @@ from typing import Any
 TEMPORARY = "tmp-"
 """Names that start like this are unfinished work: readers ignore them and the next writer removes them."""
 
-_UNFINISHED = re.compile(rf"{TEMPORARY}.+-\d+", re.ASCII)
-"""The names that writers give to unfinished work; a user's own `tmp-notes.txt` is none of them."""
+_UNFINISHED = re.compile(rf"{TEMPORARY}.+\.(csv|json|jsonl|npz)-\d+", re.ASCII)
+"""The names that `replace_file` gives to the unfinished files of a run; a user's own `tmp-notes.txt` or
+`tmp-backup-2025` is none of them."""
 
 
 class WriteError(OSError):
@@ -105,7 +106,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether this is the name of a file or directory that a killed writer has left."""
+    """Whether this is the name of a file of a run that a killed writer has left."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
@@ -130,7 +131,10 @@ def read_limited(path: Path, limit: int) -> bytes:
 def open_regular(path: Path, flags: int) -> int:
     """A descriptor of a regular file. Anything else is refused (`OSError`), and nothing can make this wait:
     opening a pipe waits for the other end, and a link or a device may lead anywhere."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except ValueError as error:  # a zero byte
+        raise OSError(f"no path: {error}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError("not a regular file")

@@ -36,7 +36,7 @@ def stored_levels(curriculum: Curriculum, state: TeacherState, number: int = 0) 
     """What a level buffer (the first, unless students have their own) holds; None if the method has none."""
     if curriculum.replay is None:
         return None
-    buffer = state.replays[number].buffer
+    buffer = state.buffers[number]
     mix = teacher.current_mix(curriculum, state)
     probabilities = np.asarray(buffers.probabilities(buffer, mix, curriculum.replay.config.priority))
     host, staleness = jax.device_get((buffer, buffer.staleness))

@@ -13,13 +13,13 @@ from cenie.records import Level
 from cenie.replay.buffer import BufferState
 from cenie.replay.columns import NOVELTY, REGRET, name_problem, weight_problem
 from cenie.replay.config import Alpha, Constant, ReplayConfig
-from cenie.replay.scores import Score, ScoreInputs
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
+from cenie.replay.scores import Score
 from cenie.replay.weight import WeightState
 from cenie.teach.novelty import Novelty
 from cenie.teach.source import Proposal, Source, SourceState
 
-NEW, REPLAY, EDIT = 0, 1, 2
-"""What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
+__all__ = ["EDIT", "NEW", "NOVELTY", "REGRET", "REPLAY"]
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,20 @@ class Correction(Protocol):
         """The state before any batch. Consumes the key."""
         ...
 
-    def score(self, state: PyTree[Any], inputs: ScoreInputs, mesh: Mesh | None) -> Float[Array, " n"]:
+    def score(self, state: PyTree[Any], play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
         """What is added to the score of each level of a batch, before the model learns from it."""
         ...
 
     def learn(
         self,
         state: PyTree[Any],
-        inputs: ScoreInputs,
+        play: Play,
         *,
         scores: Float[Array, " c"],
-        slots: Int[Array, " n"],
         ids: Int[Array, " c"],
         mesh: Mesh | None,
-        replayed: Bool[Array, ""],
     ) -> tuple[PyTree[Any], Float[Array, " c"], dict[str, Array]]:
-        """Take in a batch that is stored in `slots` (-1: not stored) with these scores of all slots.
+        """Take in a play that is stored in `play.stored_in`, after which all slots have these scores and ids.
 
         Returns the state, the corrected scores of all slots, and what to log.
         """
@@ -190,53 +188,39 @@ class Curriculum:
         return any(part in column.score.needs for column in scores)
 
 
-class Batch(eqx.Module):
-    """The levels that a student is to play.
-
-    `slots` is where replayed levels are stored; `parents` (ids, or -1) and `generations` are the lineage
-    of levels that may enter the buffer.
-    """
-
-    levels: Level
-    slots: Int[Array, " n"]
-    parents: Int[Array, " n"]
-    generations: Int[Array, " n"]
-
-
 class Assignment(eqx.Module):
     """What the teacher asks for in one cycle: play these levels, and learn from them if `students_learn`.
 
-    One batch for each level buffer (or one at all): without `own_levels` all students play the first.
-    `proposal` is what the source wants back with the outcome of its levels.
+    One batch for each level buffer (or one at all), as plays that are yet to be played: without `own_levels`
+    all students play the first. `proposal` is what the source wants back with the outcome of its levels.
     """
 
     kind: Int[Array, ""]
     students_learn: Bool[Array, ""]
-    batches: tuple[Batch, ...]
+    batches: tuple[Play, ...]
     proposal: Proposal
 
-    def batch_of(self, student: int) -> Batch:
+    def batch_of(self, student: int) -> Play:
+        """What a student plays."""
         return self.batches[min(student, len(self.batches) - 1)]
 
 
-class ReplayState(eqx.Module):
-    """A level buffer, and the slots that were `replayed` last."""
-
-    buffer: BufferState
-    replayed: Int[Array, " n"]
-
-
 class TeacherState(eqx.Module):
-    """Everything a teacher remembers between cycles. `edit_due`: the next cycle edits what was replayed."""
+    """Everything a teacher remembers between cycles.
+
+    `buffers` are the level buffers, `replayed` the slots of each that were replayed last; `edit_due` says
+    that the next cycle edits the levels in them.
+    """
 
     source: PyTree[Any] = ()
-    replays: tuple[ReplayState, ...] = ()
+    buffers: tuple[BufferState, ...] = ()
+    replayed: tuple[Int[Array, " n"], ...] = ()
     edit_due: Bool[Array, ""] | None = None
     novelty: PyTree[Any] = None
     weight: WeightState | None = None
     correction: PyTree[Any] = None
 
     @property
-    def replay(self) -> ReplayState | None:
+    def buffer(self) -> BufferState | None:
         """The (first) level buffer, if there is one."""
-        return self.replays[0] if self.replays else None
+        return self.buffers[0] if self.buffers else None

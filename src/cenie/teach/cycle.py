@@ -15,22 +15,22 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.records import Level, Rollout, strongly_typed
-from cenie.replay.outcomes import Played, Points, episode_outcomes, in_first_episode
+from cenie.replay.outcomes import Points, episode_outcomes, in_first_episode
+from cenie.replay.play import Play
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.features import observed_features, state_action_features, with_action
+from cenie.student.features import observed_features, rollout_features, with_action
 from cenie.student.networks import Network, make_network
 from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 from cenie.teach import teacher
 from cenie.teach.curriculum import Assignment, Curriculum, TeacherState
-from cenie.teach.measure import not_measured
+from cenie.teach.measure import Metrics, not_measured
 from cenie.teach.recording import PointSample, Record, draw_points, outcome_columns, stacked
 from cenie.teach.source import PopulationSource
 from cenie.xla import devices
-
-Metrics = dict[str, Array]
+from cenie.xla.tricks import after_this
 
 _learn = jax.jit(learn, static_argnames=("config", "mesh"))
 
@@ -91,29 +91,29 @@ class TrainState(eqx.Module):
 
 
 def init(setup: Setup, seed: int) -> TrainState:
-    """The state before the first cycle."""
-    return _init(setup, jax.random.key(seed))
+    """Make the state before the first cycle.
 
+    Args:
+        setup: The fixed parts of a run, from `cenie.build`.
+        seed: All randomness of the run follows from it.
 
-def announced(setup: Setup, seed: int) -> tuple[TrainState, Callable[[], TrainState]]:
-    """The state before the first cycle as shapes, which are there at once; and what makes its arrays.
-
-    All that Python has to do is done then: XLA goes on while other programs are traced.
+    Returns:
+        Students that have learned nothing, and a teacher that has seen nothing.
     """
-    key = jax.random.key(seed)
-    traced = _init.trace(setup, key)
-    lowered = traced.lower()
-    return traced.out_info, lambda: lowered.compile()(key)
+    return first_state(setup, jax.random.key(seed))
 
 
 def state_shapes(setup: Setup) -> TrainState:
     """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
-    return _init.trace(setup, jax.eval_shape(lambda: jax.random.key(0))).out_info
+    return first_state.trace(setup, jax.eval_shape(lambda: jax.random.key(0))).out_info
 
 
 @functools.partial(jax.jit, static_argnames="setup")
-def _init(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
-    # Compiled as one program, because hundreds of small ones take seconds.
+def first_state(setup: Setup, run_key: PRNGKeyArray) -> TrainState:
+    """The state before the first cycle of a run with this key.
+
+    Compiled as one program, because hundreds of small ones take seconds.
+    """
     network_key, cycle_key = jax.random.split(run_key)
     networks = [
         _network(setup, config, _nth(network_key, number)) for number, config in enumerate(setup.students)
@@ -156,167 +156,142 @@ def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     return key if number == 0 else jax.random.fold_in(key, number)
 
 
-class Turn(eqx.Module):
-    """What is asked and played in a cycle.
+Turn = tuple[Assignment, TeacherState, tuple[Play, ...], PRNGKeyArray, PRNGKeyArray]
+"""What was asked for and played: the assignment, what asking has changed in the teacher (None elsewhere), the
+plays, and the keys for learning and telling."""
 
-    `asked` is what asking has changed in the teacher, None elsewhere. `played` and `statistics` have a row
-    for each level and are split over the devices; the rest is everywhere.
+
+def cycle(
+    setup: Setup, state: TrainState, parts: Sequence[Callable[..., Any]] | None = None
+) -> tuple[TrainState, Metrics, Record]:
+    """Run one training cycle: ask the teacher for levels, which every student plays; all learn, if told to;
+    tell the teacher.
+
+    All randomness is derived from the run key and the cycle number, so that a resumed run needs no hidden
+    position in a random stream.
+
+    Args:
+        setup: The fixed parts of a run.
+        state: The state before the cycle.
+        parts: `PARTS` of this setup, compiled; without them this is a pure function, to be traced.
+
+    Returns:
+        The state after the cycle, what to log of it as a whole, and a record of its levels.
     """
-
-    assignment: Assignment
-    asked: TeacherState
-    played: tuple[Played, ...]
-    statistics: tuple[Metrics, ...]
-    counters: Counters
-    metrics: Metrics
-    points: PointSample | None
-    learn_key: PRNGKeyArray
-    tell_key: PRNGKeyArray
-
-    def placed(self, rows: Callable[[Any], Any], rest: Callable[[Any], Any]) -> "Turn":
-        """The turn after `rows` has placed what is split, and `rest` everything else."""
-        per_level = rows((self.played, self.statistics))
-        return eqx.tree_at(lambda turn: (turn.played, turn.statistics), rest(self), per_level)
+    ask_and_play, learn, tell = parts or [functools.partial(part, setup) for part in PARTS]
+    turn, counters, played, points = ask_and_play(state)
+    students, learned = learn(state, turn)
+    after, evaluated, told, levels = tell(state.teacher, turn, students)
+    # A source with students of its own says who is evaluated.
+    state = TrainState(state.key, counters, evaluated or students, after)
+    return state, played | learned | told, Record(levels, points)
 
 
-def cycle(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics, Record]:
-    """Ask the teacher for levels, which every student plays; all learn if told to; tell the teacher.
-
-    Returns what to log of the cycle as a whole, and a record of its levels.
-
-    All randomness is derived from the run key and the cycle number, so that a resumed run needs no
-    hidden position in a random stream.
-
-    A pure function, to be traced. `xla/parts.py` compiles its three parts, each in its own way.
-    """
-    turn = play_turn(setup, state)
-    learned = learn_turn(setup, state, turn)
-    return after_turn(state, turn, learned, tell_turn(setup, state.teacher, turn, learned.students))
-
-
-@functools.partial(jax.jit, static_argnames="setup")
-def play_turn(setup: Setup, state: TrainState) -> Turn:
-    """The first part of a cycle: what is asked and played."""
-    cycle_key = _cycle_key(state)
+def ask_and_play(setup: Setup, state: TrainState) -> tuple[Turn, Counters, Metrics, PointSample | None]:
+    """The first part of a cycle: ask for levels, and let every student play them."""
+    cycle_key = jax.random.fold_in(state.key, state.counters.cycles)
     ask_key, play_key, learn_key, tell_key = jax.random.split(cycle_key, 4)
-
     assignment, asked = teacher.ask(setup.curriculum, state.teacher, ask_key, setup.student.num_levels)
-    played, metrics = [], {}
+    batches = [_prepared(setup, batch) for batch in assignment.batches]
+    plays, metrics = [], {}
     for number, student in enumerate(_players(setup, state)):
-        levels = devices.split(setup.mesh, assignment.batch_of(number).levels)
-        played.append(play(setup, number, student, levels, _nth(play_key, number)))
-        metrics |= _named(number, _fared(played[-1]), plain="")
+        batch = batches[min(number, len(batches) - 1)]
+        plays.append(play(setup, number, student, batch, _nth(play_key, number)))
+        metrics |= _named(number, _fared(plays[-1]), plain="")
     counters = Counters(
         cycles=state.counters.cycles + 1,
-        rollouts=state.counters.rollouts + len(played),
+        rollouts=state.counters.rollouts + len(plays),
         updates=state.counters.updates + assignment.students_learn,
     )
-    statistics = tuple(_statistics(setup, one.levels) for one in played[: len(assignment.batches)])
-    metrics |= {name: jnp.mean(value) for name, value in statistics[0].items()}
+    metrics |= {name: jnp.mean(value) for name, value in batches[0].statistics.items()}
     points = None
     if setup.recorded_points:
         points = draw_points(
-            played[0].rollout,
+            plays[0].rollout,
             setup.environment.action_space,
             setup.recorded_points,
             cycle=counters.cycles,
             kind=assignment.kind,
             cycle_key=cycle_key,
         )
-    turn = Turn(
-        assignment=assignment,
-        asked=jax.tree.map(lambda new, old: None if new is old else new, asked, state.teacher),
-        played=tuple(played),
-        statistics=statistics,
-        counters=counters,
-        metrics=metrics,
-        points=points,
-        learn_key=learn_key,
-        tell_key=tell_key,
-    )
-    placed = turn.placed(
-        functools.partial(devices.split, setup.mesh), functools.partial(devices.replicate, setup.mesh)
-    )
-    return strongly_typed(placed)
+    # What asking leaves alone in the teacher is not copied through a program.
+    changed = jax.tree.map(lambda new, old: None if new is old else new, asked, state.teacher)
+    assignment = dataclasses.replace(assignment, batches=())  # they are in the plays
+    turn = assignment, changed, tuple(plays), learn_key, tell_key
+    return strongly_typed(devices.as_declared(setup.mesh, (turn, counters, metrics, points)))
 
 
-class Learned(eqx.Module):
-    """The students after a turn, and what to log of their learning."""
-
-    students: tuple[StudentState, ...]
-    metrics: Metrics
-
-
-@functools.partial(jax.jit, static_argnames="setup")
-def learn_turn(setup: Setup, state: TrainState, turn: Turn) -> Learned:
-    """The second part of a cycle: what is learned from it, if anything."""
+def learn_all(setup: Setup, state: TrainState, turn: Turn) -> tuple[tuple[StudentState, ...], Metrics]:
+    """The second part of a cycle: every student learns from what it played, if it is told to."""
+    assignment, _, plays, learn_key, _ = turn
     students, metrics = [], {}
     for number, student in enumerate(_players(setup, state)):
-        rollout = _once_learned(students, turn.played[number].rollout)
-        after, learned = _learn_if(
-            turn.assignment.students_learn, setup, number, student, rollout, _nth(turn.learn_key, number)
-        )
+        rollout = plays[number].rollout
+        if students:  # One after another, because learning exchanges gradients.
+            rollout = after_this(students[-1].skipped, rollout)
+        key = _nth(learn_key, number)
+        after, learned = _learn_if(assignment.students_learn, setup, number, student, rollout, key)
         students.append(after)
         metrics |= _named(number, learned, plain="student/")
-    return strongly_typed(devices.replicate(setup.mesh, Learned(tuple(students), metrics)))
+    return strongly_typed(devices.replicate(setup.mesh, (tuple(students), metrics)))
 
 
-class Told(eqx.Module):
-    """The teacher after it was told of a turn, what to log of it, and a row for each level.
+def tell_all(
+    setup: Setup, before: TeacherState, turn: Turn, learned: tuple[StudentState, ...]
+) -> tuple[TeacherState, tuple[StudentState, ...], Metrics, Metrics]:
+    """The last part of a cycle: tell the teacher; `learned` are the students after it.
 
-    `students` are those that are evaluated, if they are not simply those that played.
+    Returns the teacher; the students that are evaluated, if they are not simply those that played; what to
+    log; and a row for each level.
     """
-
-    teacher: TeacherState
-    metrics: Metrics
-    levels: Metrics
-    students: tuple[StudentState, ...] | None
-
-
-@functools.partial(jax.jit, static_argnames="setup")
-def tell_turn(setup: Setup, before: TeacherState, turn: Turn, learned: tuple[StudentState, ...]) -> Told:
-    """The last part of a cycle; `learned` are the students after it."""
-    source, before, students = setup.curriculum.source, eqx.combine(turn.asked, before), None
+    assignment, changed, plays, _, tell_key = turn
+    source, before, evaluated = setup.curriculum.source, eqx.combine(changed, before), ()
     if isinstance(source, PopulationSource):
         before = dataclasses.replace(before, source=source.taken_back(before.source, learned[0]))
     after, metrics, rows = teacher.tell(
         setup.curriculum,
         before,
-        turn.assignment,
-        played=turn.played,
-        key=turn.tell_key,
+        assignment,
+        plays=plays,
+        key=tell_key,
         student=learned[0].network,
         mesh=setup.mesh,
     )
     levels = [
-        row | outcome_columns(one.outcomes) | turn.statistics[min(number, len(turn.statistics) - 1)]
-        for number, (row, one) in enumerate(zip(rows, turn.played, strict=True))
+        row | outcome_columns(play.outcomes) | play.statistics for row, play in zip(rows, plays, strict=True)
     ]
     if isinstance(source, PopulationSource):
-        students = (source.evaluated(after.source),)
+        evaluated = (source.evaluated(after.source),)
     named = {f"teacher/{name}": value for name, value in metrics.items()}
-    told = Told(after, named, stacked(levels, turn.assignment.kind), students)
+    told = after, evaluated, named, stacked(levels, assignment.kind)
     return devices.replicate(setup.mesh, told)
 
 
-def after_turn(
-    state: TrainState, turn: Turn, learned: Learned, told: Told
-) -> tuple[TrainState, Metrics, Record]:
-    """What a cycle returns, from its three parts."""
-    students = learned.students if told.students is None else told.students
-    after = TrainState(state.key, turn.counters, students, told.teacher)
-    return after, turn.metrics | learned.metrics | told.metrics, Record(told.levels, turn.points)
+PARTS: tuple[Callable[..., Any], ...] = ask_and_play, learn_all, tell_all
+"""The parts of a cycle, in their order. Each is a program of its own (`xla/parts.py`)."""
 
 
-def play(setup: Setup, number: int, student: StudentState, levels: Level, key: PRNGKeyArray) -> Played:
-    """Let a student play a batch of levels. Consumes the key."""
+def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRNGKeyArray) -> Play:
+    """Let a student play a batch of levels.
+
+    Args:
+        setup: The fixed parts of a run.
+        number: Which student it is; 0 is the first.
+        student: Its state.
+        batch: What the teacher asks for; only its `levels` are needed.
+        key: For the environment and the policy. Consumed.
+
+    Returns:
+        The batch with the rollout, its outcomes and advantages; of the first student also its points, if the
+        curriculum has novelty.
+    """
     config = setup.students[number]
     # Novelty is that of the experience of the first student, and so is what is recorded of it.
     keeps_points = setup.curriculum.novelty is not None and number == 0
     rollout = collect(
         setup.environment,
         student.network,
-        levels,
+        batch.levels,
         key=key,
         num_steps=config.num_steps,
         advance=step_and_restart,
@@ -331,10 +306,21 @@ def play(setup: Setup, number: int, student: StudentState, levels: Level, key: P
         if setup.curriculum.features == "observation":
             observed = observed_features(rollout.observation, setup.environment.observation_space)
             described = dataclasses.replace(rollout, features=observed)
-        values = state_action_features(described, setup.environment.action_space)
+        values = rollout_features(described, setup.environment.action_space)
         points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
-    advantages = advantages_for(config, student, rollout)
-    return Played(levels, rollout, advantages, episode_outcomes(rollout), points)
+    return dataclasses.replace(
+        batch,
+        rollout=rollout,
+        outcomes=episode_outcomes(rollout),
+        advantages=advantages_for(config, student, rollout),
+        points=points,
+    )
+
+
+def _prepared(setup: Setup, batch: Play) -> Play:
+    """A batch as it is played: its levels split over the devices, and with what the domain says of each."""
+    levels = devices.split(setup.mesh, batch.levels)
+    return dataclasses.replace(batch, levels=levels, statistics=_statistics(setup, levels))
 
 
 def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
@@ -343,11 +329,6 @@ def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
     if isinstance(source, PopulationSource):
         return (source.player(state.teacher.source),)
     return state.students
-
-
-def _cycle_key(state: TrainState) -> PRNGKeyArray:
-    """The key of the next cycle: no hidden position in a random stream."""
-    return jax.random.fold_in(state.key, state.counters.cycles)
 
 
 def _statistics(setup: Setup, levels: Level) -> Metrics:
@@ -391,22 +372,9 @@ def _learn_if(
     )
 
 
-def _once_learned(students: Sequence[StudentState], tree: PyTree) -> PyTree:
-    """The same arrays, which are not there before the last of these students has learned.
-
-    Learning exchanges gradients in a loop, and XLA on CPU does not order that against other exchanges, such
-    as those of another student, unless one needs the result of the other. So it gets a question that only the
-    end of the loop can answer, and whose answer is always no.
-    """
-    if not students:
-        return tree
-    never = students[-1].skipped < 0
-    return jax.tree.map(lambda leaf: jnp.where(never, jnp.zeros_like(leaf), leaf), tree)
-
-
-def _fared(played: Played) -> Metrics:
+def _fared(play: Play) -> Metrics:
     """How a student fared on its levels."""
-    outcomes, masked = played.outcomes, played.rollout.masked
+    outcomes, masked = play.outcomes, play.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
     return {

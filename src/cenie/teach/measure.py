@@ -1,13 +1,9 @@
-"""The curriculum in numbers, for the logs.
+"""The curriculum in numbers, for the logs."""
 
-Numbers may stay together in one array, under a name such as `fit/scores/{6,7,8}`, until they are on the host:
-in a compiled program each number that is taken out of an array is one more kernel to compile.
-"""
-
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -16,38 +12,35 @@ from cenie.replay import buffer as buffers
 from cenie.replay import priority
 from cenie.replay.buffer import BufferState
 from cenie.replay.config import PriorityConfig
+from cenie.xla.tricks import Several
 
-Metrics = dict[str, Array]
-
-
-def several(names: Iterable[object]) -> str:
-    """What stands for these names in that of an array of their numbers."""
-    return f"{{{','.join(map(str, names))}}}"
+Metrics = dict[str, Any]
+"""Scalars by name, or `Several` under the beginning of their names."""
 
 
-def apart(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def apart(metrics: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Metrics on the host, each number [...] under a name of its own.
 
-    >>> apart({"kind": np.array([0, 2]), "fit/{6,7}": np.array([[0.1, 0.2], [0.3, 0.4]])})
+    >>> scores = Several(("6", "7"), np.array([[0.1, 0.2], [0.3, 0.4]]))
+    >>> apart({"kind": np.array([0, 2]), "fit/": scores})
     {'kind': array([0, 2]), 'fit/6': array([0.1, 0.3]), 'fit/7': array([0.2, 0.4])}
     """
     found = {}
     for name, values in metrics.items():
-        if (braces := re.search(r"{(.*)}", name)) is None:
+        if isinstance(values, Several):
+            found |= {f"{name}{own}": values.values[..., place] for place, own in enumerate(values.names)}
+        else:
             found[name] = values
-            continue
-        before, behind = name[: braces.start()], name[braces.end() :]
-        for index, part in enumerate(braces[1].split(",")):
-            found[f"{before}{part}{behind}"] = values[..., index]
     return found
 
 
 def not_measured(shapes: Any) -> Metrics:
     """Metrics of something that did not happen: NaN, written to the logs as null."""
-    return {
-        name: jnp.full(leaf.shape, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0, leaf.dtype)
-        for name, leaf in shapes.items()
-    }
+
+    def nothing(leaf: Any) -> Array:
+        return jnp.full(leaf.shape, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0, leaf.dtype)
+
+    return jax.tree.map(nothing, shapes)
 
 
 def batch_metrics(scores: Sequence[Float[Array, " n"]], scored: Bool[Array, " n"]) -> Metrics:
@@ -78,7 +71,7 @@ def buffer_metrics(buffer: BufferState, mix: Float[Array, " s"], config: Priorit
         "buffer_size": buffer.size,
         "buffer_fill": buffer.size / buffer.capacity,
         "largest_probability": jnp.max(probabilities),
-        several(sums): jnp.sum(jnp.stack([*sums.values()]), axis=1),
+        "": Several(tuple(sums), jnp.sum(jnp.stack([*sums.values()]), axis=1)),
     }
 
 

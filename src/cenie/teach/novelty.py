@@ -1,69 +1,44 @@
 """What a novelty is: something that ranks levels beside their score, and learns from experience."""
 
-from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from cenie.records import Level
-from cenie.replay.buffer import BufferState, Remembered
-from cenie.replay.outcomes import Points
+from cenie.replay.buffer import BufferState
+from cenie.replay.play import Play
 from cenie.student.networks import Network
 
 NoveltyState = PyTree[Any]
 
 
-class Experience(eqx.Module):
-    """What novelty looks at: the levels of a batch, and the state-action points of the student on them.
-
-    `is_new`: the batch was made by the source, as opposed to replayed or edited levels. `student` is the
-    network of the one who played them, where there is one. The teacher adds in which `slots` levels are
-    stored already (-1: in none), what an `ExaminingNovelty` found, and whether the student `learned` from it.
-    """
-
-    levels: Level
-    points: Points
-    is_new: Bool[Array, ""]
-    student: Network | None = None
-    slots: Int[Array, " n"] | None = None
-    findings: Any = None
-    learned: Bool[Array, ""] | None = None
-
-
 @runtime_checkable
 class Novelty(Protocol):
-    """A measure of novelty. Its methods are pure; what it has learned is its state, a pytree of arrays."""
+    """A measure of novelty. Its methods are pure; what it has learned is its state, a pytree of arrays.
 
-    def remembered(self, points_shape: tuple[int, int]) -> Mapping[str, Remembered]:
-        """What is to be kept of each stored level. `points_shape`: points per level, numbers per point."""
-        ...
+    What it keeps of the stored levels is a part of its state, by slot: `learn` is told of every play, and
+    `play.stored_in` says where its levels are.
+    """
 
     def init(self, points_shape: tuple[int, int]) -> NoveltyState:
-        """The state before any experience."""
+        """The state before any play. `points_shape`: points per level, numbers per point."""
         ...
 
-    def score(self, state: NoveltyState, experience: Experience, buffer: BufferState) -> Float[Array, " n"]:
-        """How novel each level is, before `learn` takes it in."""
-        ...
-
-    def memory(self, state: NoveltyState, experience: Experience) -> dict[str, Float[Array, "n ..."]]:
-        """The values of `remembered` for these levels."""
+    def score(self, state: NoveltyState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
+        """How novel each level of a located play is, before `learn` takes it in."""
         ...
 
     def learn(
         self,
         state: NoveltyState,
-        experience: Experience,
+        play: Play,
         *,
-        slots: Int[Array, " n"],
         enters: Bool[Array, ""],
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> NoveltyState:
-        """Take in a batch after it was stored in the `slots` (-1: not stored). Consumes the key.
+        """Take in a play after it was stored in `play.stored_in`. Consumes the key.
 
         `enters` says that the student learns from it, or that the buffer is still filling. The devices of
         the `mesh`, if there is one, may share the work.
@@ -76,19 +51,28 @@ class Novelty(Protocol):
         """New scores of all slots, where they change with what was learned; None where they do not."""
         ...
 
-    def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Array]:
-        """What to log: single numbers, or several in an array (`measure.apart`)."""
+    def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Any]:
+        """What to log: single numbers by name, or `Several` in one array."""
         ...
 
 
 @runtime_checkable
 class ExaminingNovelty(Novelty, Protocol):
-    """A novelty that needs to find something out about a batch once, before its other methods are called."""
+    """A novelty that needs to find something out about a play once, before its other methods are called."""
 
     def examine(
-        self, state: NoveltyState, experience: Experience, buffer: BufferState, *, mesh: Mesh | None = None
+        self,
+        state: NoveltyState,
+        play: Play,
+        buffer: BufferState,
+        *,
+        student: Network | None = None,
+        mesh: Mesh | None = None,
     ) -> Any:
-        """What there is to know of the levels: the `findings` of the experience that the others then get."""
+        """What there is to know of the levels: the `findings` of the play that the others then get.
+
+        `student` is the network of the first student, where there is one.
+        """
         ...
 
 

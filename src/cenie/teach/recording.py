@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from cenie.records import Rollout
 from cenie.replay.outcomes import Outcomes
 from cenie.spaces import Space
-from cenie.student.features import state_action_features
+from cenie.student.features import rollout_features
 
 Columns = dict[str, Array]
 """A number for each level of a batch, by name."""
@@ -90,7 +90,7 @@ def draw_points(
     parts = rollout.features, rollout.action, rollout.reward
     drawn = [None if part is None else part[level, step][:, None] for part in parts]
     chosen = eqx.tree_at(lambda r: (r.features, r.action, r.reward), rollout, drawn)
-    values = state_action_features(chosen, action_space)[:, 0]
+    values = rollout_features(chosen, action_space)[:, 0]
     same = jnp.zeros(count, jnp.int32)
     return PointSample(values, same + cycle, same + kind, level, step, uniform[2])
 

@@ -7,42 +7,36 @@ next cycle, so that children are played by the student that has learned from the
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.records import Advantages, Level, Rollout, strongly_typed
+from cenie.records import Level, strongly_typed
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
-from cenie.replay.buffer import BufferState, Plays, Recognised, Remembered
-from cenie.replay.outcomes import Outcomes, Played, Points, episode_outcomes, with_ends
-from cenie.replay.scores import ScoreInputs
+from cenie.replay.buffer import BufferState
+from cenie.replay.outcomes import episode_outcomes, with_ends
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.student.networks import Network
 from cenie.teach import measure
 from cenie.teach.curriculum import (
-    EDIT,
-    NEW,
     NOVELTY,
-    REPLAY,
     Assignment,
-    Batch,
     Column,
+    Correction,
     Curriculum,
     Editing,
     Replay,
-    ReplayState,
     TeacherState,
 )
-from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Experience, Novelty, most_novel
+from cenie.teach.measure import Metrics
+from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Novelty, most_novel
 from cenie.teach.recording import Columns
 from cenie.teach.source import Proposal
 from cenie.xla.devices import replicate, side_by_side
+from cenie.xla.tricks import Several
 
-Metrics = dict[str, Array]
-
-MAX_RETURN = "max_return"
 PARENTS = 4
 """How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
 
@@ -66,18 +60,10 @@ def init(
     batch = jax.eval_shape(lambda key: curriculum.source.propose(source, key, 1)[0], key)
     example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
     capacity, correction = replay.config.capacity, replay.correction
-    remembered = {MAX_RETURN: Remembered("maximum")}
-    if novelty is not None:
-        remembered |= novelty.remembered(points_shape)
     state = TeacherState(
         source=source,
-        replays=tuple(
-            ReplayState(
-                buffers.init(example, capacity, curriculum.columns, remembered),
-                jnp.zeros(num_levels, jnp.int32),
-            )
-            for _ in range(curriculum.buffers)
-        ),
+        buffers=tuple(buffers.init(example, capacity, curriculum.columns) for _ in range(curriculum.buffers)),
+        replayed=tuple(jnp.zeros(num_levels, jnp.int32) for _ in range(curriculum.buffers)),
         edit_due=jnp.zeros((), bool),
         novelty=None if novelty is None else _novelty_state(novelty, points_shape, student),
         weight=None if novelty is None else weight.init(curriculum.alpha),
@@ -98,14 +84,23 @@ def _novelty_state(novelty: Novelty, points_shape: tuple[int, int], student: Net
 def ask(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
 ) -> tuple[Assignment, TeacherState]:
-    """Choose the `num_levels` levels of the next cycle. Consumes the key."""
+    """Choose the `num_levels` levels of the next cycle. Consumes the key.
+
+    Args:
+        curriculum: The method.
+        state: The teacher's state.
+        key: Decides between new levels and replay, and draws the levels.
+        num_levels: The number of levels of a batch, n.
+
+    Returns:
+        What to play, and the state with which `tell` goes on.
+    """
     replay, editing, edit_due = curriculum.replay, curriculum.editing, state.edit_due
     if replay is None or edit_due is None:
         batch, proposal = _propose(curriculum, state, key, num_levels)
-        students_learn = curriculum.learns_on_new(state.source)
-        return Assignment(jnp.asarray(NEW), students_learn, (batch,), proposal), state
+        return _assignment(curriculum, state, jnp.asarray(NEW), [batch], proposal), state
     decide_key, levels_key = jax.random.split(key)
-    replay_due = buffers.should_replay(state.replays[0].buffer, decide_key, replay.config)
+    replay_due = buffers.should_replay(state.buffers[0], decide_key, replay.config)
     kind = jnp.where(edit_due, EDIT, jnp.where(replay_due, REPLAY, NEW))
     mix = current_mix(curriculum, state)
     # Not `levels_key` itself for a second buffer, which would sample the same places.
@@ -114,39 +109,31 @@ def ask(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(lambda key: _propose(curriculum, state, key, num_levels)[1], levels_key),
     )
-    before = [replay_state.buffer for replay_state in state.replays]
     # Sampling changes these alone: what goes through a branch as it is would be copied.
-    ages = [(buffer.last_played, buffer.clock) for buffer in before]
+    ages = [(buffer.last_played, buffer.clock) for buffer in state.buffers]
 
-    def new() -> tuple[list[Batch], Proposal, list[tuple[Array, Array]]]:
+    def new() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
         batch, proposal = _propose(curriculum, state, levels_key, num_levels)
         return [batch] * curriculum.buffers, proposal, ages
 
-    def replayed() -> tuple[list[Batch], Proposal, list[tuple[Array, Array]]]:
-        sampled = [_sample(replay, mix, buffer, key, num_levels) for buffer, key in zip(before, keys)]
+    def replayed() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
+        sampled = [_sample(replay, mix, buffer, key, num_levels) for buffer, key in zip(state.buffers, keys)]
         aged = [(buffer.last_played, buffer.clock) for _, buffer in sampled]
         return [batch for batch, _ in sampled], no_proposal, aged
 
-    branches = [new, replayed]
-    if editing is not None:
-        branches.append(
-            lambda: (
-                [_edited(editing, replay, each, key) for each, key in zip(state.replays, keys)],
-                no_proposal,
-                ages,
-            )
-        )
+    def edited() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
+        assert editing is not None
+        parents = zip(state.buffers, state.replayed, keys)
+        return [_edited(editing, replay, *each) for each in parents], no_proposal, ages
+
+    branches = [new, replayed] if editing is None else [new, replayed, edited]
     batches, proposal, aged = jax.lax.switch(kind, branches)
-    students_learn = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
-    replays = tuple(
-        dataclasses.replace(
-            replay_state,
-            buffer=dataclasses.replace(replay_state.buffer, last_played=last_played, clock=clock),
-        )
-        for replay_state, (last_played, clock) in zip(state.replays, aged, strict=True)
+    after = tuple(
+        dataclasses.replace(buffer, last_played=last_played, clock=clock)
+        for buffer, (last_played, clock) in zip(state.buffers, aged, strict=True)
     )
-    assignment = Assignment(kind, students_learn, tuple(batches), proposal)
-    return assignment, dataclasses.replace(state, replays=replays)
+    assignment = _assignment(curriculum, state, kind, batches, proposal)
+    return assignment, dataclasses.replace(state, buffers=after)
 
 
 def tell(
@@ -154,222 +141,221 @@ def tell(
     state: TeacherState,
     assignment: Assignment,
     *,
-    played: tuple[Played, ...],
+    plays: tuple[Play, ...],
     key: PRNGKeyArray,
     student: Network | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[TeacherState, Metrics, list[Columns]]:
-    """Take in what each student played. Consumes the key.
+    """Take in what each student played, in four steps: locate, score, store, learn. Consumes the key.
 
-    Returns the scalars worth logging, and for each student what there is to say of each level that it
-    played: lineage and scores.
+    A loop whose rollouts have many lengths compiles only `score` for each of them: the other three, the large
+    ones, do not look at single steps.
 
-    A curriculum with novelty needs the points of the first student, and may need the `student` itself; the
-    devices of the `mesh`, if there is one, share the work on them.
+    Args:
+        curriculum: The method.
+        state: The state that `ask` returned.
+        assignment: What was asked for.
+        plays: What each student did on its levels. A curriculum with novelty needs the points of the first.
+        key: Decides about edits, and is shared out to what learns.
+        student: The first student, for a novelty that keeps copies of it.
+        mesh: The devices that share the work.
 
-    What follows is cut into steps of which only the second, small one depends on the length of a rollout: a
-    loop whose rollouts have many lengths compiles the others once.
+    Returns:
+        The state after the cycle, the scalars worth logging, and for each student what there is to say of
+        each level that it played: lineage and scores.
     """
     if curriculum.replay is None:
-        outcomes = tuple(each.outcomes for each in played)
         if curriculum.unfinished == "score":
-            outcomes = tuple(episode_outcomes(with_ends(each.rollout)) for each in played)
-        # The source works on every device in full, rather than wait for others at every step.
-        outcomes = replicate(mesh, outcomes)
-        after, metrics = _source_learned(curriculum, state, assignment, outcomes, key)
-        return after, metrics, [_lineage(assignment.batch_of(0), None) for _ in played]
-    experience = experience_of(assignment, played[0].levels, played[0].points, student)
-    known = recall(curriculum, state, assignment, experience, mesh)
-    rollouts = tuple((each.rollout, each.advantages) for each in played)
-    verdicts = judge(curriculum, known, rollouts, state.correction, mesh)
-    after, metrics, slots = absorb(
-        curriculum,
-        state,
-        assignment,
-        known=known,
-        verdicts=verdicts,
-        key=key,
-        experience=experience,
-        mesh=mesh,
+            plays = tuple(_with_ends(play) for play in plays)
+        after, metrics = _source_learned(curriculum, state, assignment, plays, key, mesh)
+        return after, metrics, [_lineage(play, None) for play in plays]
+    plays = locate(curriculum, state, plays, student, mesh)
+    plays = tuple(score(curriculum, play, state.correction, mesh) for play in plays)
+    after, plays, counts = store(curriculum, state, plays, key, mesh)
+    after, learned = learn(
+        curriculum, state, stored=after, assignment=assignment, plays=plays, key=key, mesh=mesh
     )
-    if curriculum.replay.correction is not None:
-        after, corrected = _correction_learned(
-            curriculum, after, assignment, known, played[0], slots[0], mesh
-        )
-        metrics |= corrected
     rows = []
-    for number, verdict in enumerate(verdicts):
-        own = min(number, curriculum.buffers - 1)
-        ids = jnp.where(slots[own] >= 0, after.replays[own].buffer.ids[slots[own]], -1)
-        rows.append(_lineage(assignment.batch_of(number), ids) | _scores(known, verdict, number))
-    return after, metrics, rows
+    for number, play in enumerate(plays):
+        buffer = after.buffers[min(number, curriculum.buffers - 1)]
+        ids = jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)
+        rows.append(_lineage(play, ids) | _recorded_scores(curriculum, play))
+    return after, counts | learned, rows
 
 
-class Known(eqx.Module):
-    """What the teacher knows of the levels of an assignment before it sees what became of them.
-
-    One entry for each level buffer. `max_return` is the best return so far, -inf for levels that are not
-    stored. `novelty_scores` are those of the points under what novelty has learned from earlier ones, and
-    `findings` what else it found out about them.
-    """
-
-    batches: tuple[Recognised, ...]
-    max_return: tuple[Float[Array, " n"], ...]
-    novelty_scores: Float[Array, " n"] | None
-    findings: Any = None
-
-
-class Verdict(eqx.Module):
-    """What a rollout says of its levels: their scores by name, and what may be believed and remembered.
-
-    `first_scores` are those of the first completed episodes, where these decide about the entry.
-    """
-
-    scores: dict[str, Float[Array, " n"]]
-    first_scores: dict[str, Float[Array, " n"]] | None
-    outcomes: Outcomes
-    max_return: Float[Array, " n"]
-
-
-def recall(
+def locate(
     curriculum: Curriculum,
     state: TeacherState,
-    assignment: Assignment,
-    experience: Experience | None = None,
+    plays: tuple[Play, ...],
+    student: Network | None = None,
     mesh: Mesh | None = None,
-) -> Known:
-    """The first step of `tell`, for a curriculum with replay: look up the levels, and measure novelty."""
+) -> tuple[Play, ...]:
+    """The first step of `tell`: look the levels up, and measure how novel they are.
 
-    def look_up(replay_state: ReplayState, batch: Batch, kind: Int[Array, ""]) -> tuple[Recognised, Array]:
-        found = jax.lax.cond(
-            kind == REPLAY,
-            lambda: buffers.recognise_slots(batch.slots),
-            lambda: buffers.recognise(replay_state.buffer, batch.levels),
+    Args:
+        curriculum: A method with replay.
+        state: The state that `ask` returned.
+        plays: What each student played; of the first one its points, if there is novelty.
+        student: The first student.
+        mesh: The devices that share the work.
+
+    Returns:
+        The plays with what is known of their levels from before: equal rows, slots, best returns. The first
+        has its novelty among its scores, under what was learned from earlier batches.
+    """
+
+    def look_up(buffer: BufferState, play: Play) -> Play:
+        return jax.lax.cond(
+            play.is_replayed,
+            lambda: buffers.locate_sampled(buffer, play),
+            lambda: buffers.locate(buffer, play),
         )
-        return found, buffers.stored_maximum(replay_state.buffer, MAX_RETURN, found)
 
-    # Every device does this and `_store` in full, which is little, rather than wait for others at every step.
-    found = [
-        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), replay_state, batch, assignment.kind)
-        for replay_state, batch in zip(state.replays, assignment.batches, strict=True)
+    # Every device does this and `store` in full, which is little, rather than wait for others at every step.
+    looked_up = [
+        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), buffer, play.without_steps())
+        for buffer, play in zip(state.buffers, plays)
     ]
-    known = Known(tuple(batch for batch, _ in found), tuple(best for _, best in found), None)
-    novelty, buffer = curriculum.novelty, state.replays[0].buffer
+    plays = tuple(
+        _with_location(play, looked_up[min(number, curriculum.buffers - 1)])
+        for number, play in enumerate(plays)
+    )
+    novelty, buffer = curriculum.novelty, state.buffers[0]
     if novelty is None:
-        return known
+        return plays
+    first, *others = plays
+    if first.points is None:
+        raise ValueError("a curriculum with novelty needs the points of what the student played")
     if isinstance(novelty, ExaminingNovelty):
-        findings = novelty.examine(state.novelty, _looked_up(experience, known), buffer, mesh=mesh)
-        known = dataclasses.replace(known, findings=findings)
-    scores = novelty.score(state.novelty, _looked_up(experience, known), buffer)
-    return dataclasses.replace(known, novelty_scores=scores)
+        findings = novelty.examine(state.novelty, first, buffer, student=student, mesh=mesh)
+        first = dataclasses.replace(first, findings=findings)
+    scores = {NOVELTY: novelty.score(state.novelty, first, buffer)}
+    return dataclasses.replace(first, scores=scores), *others
 
 
-def judge(
-    curriculum: Curriculum,
-    known: Known,
-    rollouts: tuple[tuple[Rollout, Advantages], ...],
-    correction: PyTree[Any] = None,
-    mesh: Mesh | None = None,
-) -> tuple[Verdict, ...]:
-    """The second step: score the rollout of each student. The only one that looks at single steps."""
+def score(
+    curriculum: Curriculum, play: Play, correction: PyTree[Any] = None, mesh: Mesh | None = None
+) -> Play:
+    """The second step: score a play. The only one that looks at single steps.
+
+    Args:
+        curriculum: A method with replay.
+        play: A located play with its rollout and advantages; outcomes are computed if they are missing.
+        correction: What a correction of scores has learned, if the method has one.
+        mesh: The devices that share the work.
+
+    Returns:
+        The play with its outcomes, best returns, scores, and which rows count.
+
+    Raises:
+        ValueError: A score of one's own does not give one number for each level.
+    """
     replay = curriculum.replay
     assert replay is not None
-
-    def scored(inputs: ScoreInputs) -> dict[str, Float[Array, " n"]]:
-        found = {column.name: _computed(column, inputs) for column in replay.scores}
-        if replay.correction is not None and correction is not None:
-            found[replay.leading] += replay.correction.score(correction, inputs, mesh)
-        return found
-
-    verdicts = []
-    for student, (rollout, advantages) in enumerate(rollouts):
-        inputs = _score_inputs(replay, known, student, rollout, advantages)
-        first_scores = None
-        if replay.config.repeated == "last":
-            first_scores = scored(dataclasses.replace(inputs, episodes="first"))
-        verdicts.append(Verdict(scored(inputs), first_scores, inputs.outcomes, inputs.max_return))
-    return tuple(verdicts)
-
-
-def _computed(column: Column, inputs: ScoreInputs) -> Float[Array, " n"]:
-    """The score of each level. Raises `ValueError` if a function of one's own gives anything else."""
-    found, expected = column.score.compute(inputs), inputs.max_return.shape
-    if jnp.shape(found) != expected:
-        raise ValueError(
-            f"the score {column.name} must give one number for each of the {expected[0]} levels, "
-            f"got an array {list(jnp.shape(found))}"
-        )
-    return jnp.asarray(found, jnp.float32)
-
-
-def _score_inputs(
-    replay: Replay, known: Known, student: int, rollout: Rollout, advantages: Advantages
-) -> ScoreInputs:
-    own = min(student, len(known.batches) - 1)
     if replay.config.unfinished == "score":
-        rollout = with_ends(rollout)
-    outcomes = episode_outcomes(rollout)
-    # All plays of a level in the batch have one best return.
-    best_now = jnp.where(known.batches[own].same_level, outcomes.max_return, -jnp.inf).max(axis=1)
-    max_return = jnp.maximum(known.max_return[own], best_now)
-    return ScoreInputs(rollout, advantages, outcomes, max_return, replay.config.repeated)
+        play = _with_ends(play)
+    elif play.outcomes is None:
+        play = dataclasses.replace(play, outcomes=episode_outcomes(play.rollout))
+    play = dataclasses.replace(play.with_best_return(), episodes=replay.config.repeated)
+
+    def scored(play: Play) -> dict[str, Float[Array, " n"]]:
+        found = {column.name: _computed(column, play) for column in replay.scores}
+        if replay.correction is not None and correction is not None:
+            found[replay.leading] += replay.correction.score(correction, play, mesh)
+        return found | (play.scores or {})
+
+    entry_scores = None
+    if replay.config.repeated == "last":
+        entry_scores = scored(dataclasses.replace(play, episodes="first"))
+    scores = scored(play)
+    valid, editing = play.outcomes.completed, curriculum.editing
+    if editing is not None and editing.children > 1 and NOVELTY in scores:
+        # A child without a score cannot enter, however novel it is.
+        best = most_novel(jnp.where(valid, scores[NOVELTY], -jnp.inf), editing.children)
+        valid &= best | (play.kind != EDIT)
+    return dataclasses.replace(play, scores=scores, entry_scores=entry_scores, valid=valid)
 
 
-def absorb(
+def store(
     curriculum: Curriculum,
     state: TeacherState,
-    assignment: Assignment,
-    *,
-    known: Known,
-    verdicts: tuple[Verdict, ...],
+    plays: tuple[Play, ...],
     key: PRNGKeyArray,
-    experience: Experience | None = None,
     mesh: Mesh | None = None,
-) -> tuple[TeacherState, Metrics, list[Int[Array, " n"]]]:
-    """The third step: change the buffers, and let source and novelty learn. Consumes the key.
+) -> tuple[TeacherState, tuple[Play, ...], Metrics]:
+    """The third step: write replayed scores, or offer the levels a slot; and decide about edits. Consumes
+    the key.
 
-    Returns what to log, and where each level is stored in each buffer, or -1.
+    Args:
+        curriculum: A method with replay.
+        state: The state that `ask` returned.
+        plays: What each student played, located and scored.
+        key: Decides whether the next cycle edits what was replayed.
+        mesh: The devices, each of which does this in full.
+
+    Returns:
+        The state with the new buffers; the plays with the slots in which their levels are now; what to log.
     """
-    replay, novelty = curriculum.replay, curriculum.novelty
+    replay = curriculum.replay
     assert replay is not None
-    replayed = assignment.kind == REPLAY
-    mix = current_mix(curriculum, state)
-    memory = {} if novelty is None else novelty.memory(state.novelty, _looked_up(experience, known))
-    replays, slots, metrics = [], [], {}
-    for number, replay_state in enumerate(state.replays):
-        batch, verdict = assignment.batches[number], verdicts[number]
-        remembered = memory | {MAX_RETURN: verdict.max_return}
-        plays = _plays(curriculum, assignment, verdict, known.novelty_scores, remembered)
-        buffer, stored_in, stored = side_by_side(
-            mesh,
-            lambda _, *arguments: _store(replay, *arguments),
-            replay_state.buffer,
-            assignment.kind,
-            batch,
-            known.batches[number],
-            plays,
-            mix,
+    mix, replayed = current_mix(curriculum, state), plays[0].is_replayed
+    new_buffers, slots, metrics = [], [], {}
+    for number, (buffer, play) in enumerate(zip(state.buffers, plays)):
+        after, stored_in, counts = side_by_side(
+            mesh, lambda _, *arguments: _stored(replay, *arguments), buffer, play.without_steps(), mix
         )
-        replays.append(ReplayState(buffer, jnp.where(replayed, batch.slots, replay_state.replayed)))
+        new_buffers.append(after)
         slots.append(stored_in)
-        scored = measure.batch_metrics([*verdict.scores.values()], verdict.outcomes.completed)
-        metrics |= _numbered(number, stored | scored)
+        own_scores = [play.scores[column.name] for column in replay.scores]
+        metrics |= _numbered(number, counts | measure.batch_metrics(own_scores, play.outcomes.completed))
     edit_due = jnp.zeros((), bool)
     if curriculum.editing is not None:
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
-    after = dataclasses.replace(state, replays=tuple(replays), edit_due=edit_due)
-    if novelty is not None:
-        looked_up = _looked_up(experience, known)
-        after, learned = _novelty_learned(
-            curriculum, state, after, assignment, verdicts[0], slots[0], looked_up, key, mesh
-        )
-        metrics |= learned
-    outcomes = replicate(mesh, tuple(verdict.outcomes for verdict in verdicts))
-    after, source_metrics = _source_learned(curriculum, after, assignment, outcomes, key)
+    sampled = tuple(jnp.where(replayed, play.slot, before) for play, before in zip(plays, state.replayed))
+    plays = tuple(
+        dataclasses.replace(play, stored_in=slots[min(number, curriculum.buffers - 1)])
+        for number, play in enumerate(plays)
+    )
+    after = dataclasses.replace(state, buffers=tuple(new_buffers), replayed=sampled, edit_due=edit_due)
+    return after, plays, metrics
+
+
+def learn(
+    curriculum: Curriculum,
+    before: TeacherState,
+    *,
+    stored: TeacherState,
+    assignment: Assignment,
+    plays: tuple[Play, ...],
+    key: PRNGKeyArray,
+    mesh: Mesh | None = None,
+) -> tuple[TeacherState, Metrics]:
+    """The last step: let novelty and its weight, the source and the correction learn. Consumes the key.
+
+    Args:
+        curriculum: A method with replay.
+        before: The state that `ask` returned.
+        stored: The state after `store`.
+        assignment: What was asked for.
+        plays: What each student played, located, scored and stored. Only a correction looks at their steps.
+        key: Shared out to what learns.
+        mesh: The devices that share the work.
+
+    Returns:
+        The state after the cycle, and what to log.
+    """
+    replay, after, metrics = curriculum.replay, stored, {}
+    assert replay is not None
+    if curriculum.novelty is not None:
+        after, metrics = _novelty_learned(curriculum, before, after, plays[0], key, mesh)
+    after, source_metrics = _source_learned(curriculum, after, assignment, plays, key, mesh)
     mix = current_mix(curriculum, after)
-    for number, replay_state in enumerate(after.replays):
-        metrics |= _numbered(number, measure.buffer_metrics(replay_state.buffer, mix, replay.config.priority))
-    return after, metrics | source_metrics, slots
+    for number, buffer in enumerate(after.buffers):
+        metrics |= _numbered(number, measure.buffer_metrics(buffer, mix, replay.config.priority))
+    if replay.correction is not None:
+        after, corrected = _correction_learned(replay.correction, replay.leading, after, plays[0], mesh)
+        metrics |= corrected
+    return after, metrics | source_metrics
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
@@ -396,152 +382,142 @@ def select_parents(slots: Int[Array, " n"], score: Float[Array, " n"], editing: 
     return chosen[jnp.arange(count) % chosen.shape[0]]
 
 
+def _assignment(
+    curriculum: Curriculum,
+    state: TeacherState,
+    kind: Int[Array, ""],
+    batches: list[Play],
+    proposal: Proposal,
+) -> Assignment:
+    """What is asked for, and whether students learn from it: from all that is replayed, and from no edits."""
+    learned = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
+    asked = tuple(dataclasses.replace(batch, kind=kind, learned=learned) for batch in batches)
+    return Assignment(kind, learned, asked, proposal)
+
+
 def _propose(
     curriculum: Curriculum, state: TeacherState, key: PRNGKeyArray, num_levels: int
-) -> tuple[Batch, Proposal]:
+) -> tuple[Play, Proposal]:
     levels, proposal = curriculum.source.propose(state.source, key, num_levels)
     zeros = jnp.zeros(num_levels, jnp.int32)
-    return Batch(levels, zeros, zeros - 1, zeros), proposal
+    return Play(levels, slot=zeros - 1, parents=zeros - 1, generations=zeros), proposal
 
 
 def _sample(
     replay: Replay, mix: Float[Array, " s"], buffer: BufferState, key: PRNGKeyArray, num_levels: int
-) -> tuple[Batch, BufferState]:
+) -> tuple[Play, BufferState]:
     slots, buffer = buffers.sample(buffer, key, num_levels, mix, replay.config.priority)
-    levels = buffers.levels_at(buffer, slots)
-    return Batch(levels, slots, buffer.parents[slots], buffer.generations[slots]), buffer
+    play = Play(
+        buffers.levels_at(buffer, slots),
+        slot=slots,
+        parents=buffer.parents[slots],
+        generations=buffer.generations[slots],
+    )
+    return play, buffer
 
 
-def _edited(editing: Editing, replay: Replay, replay_state: ReplayState, key: PRNGKeyArray) -> Batch:
+def _edited(
+    editing: Editing, replay: Replay, buffer: BufferState, replayed: Int[Array, " n"], key: PRNGKeyArray
+) -> Play:
+    """ACCEL's edit: children of the levels that were replayed last. Consumes the key."""
     # The stored score: an unfinished play left it as it was, several plays of a level share one.
-    replayed, buffer = replay_state.replayed, replay_state.buffer
     slots = select_parents(replayed, buffer.column(replay.leading)[replayed], editing)
     slots = jnp.repeat(slots, editing.children)[: slots.shape[0]]
     parents: Level = buffers.levels_at(buffer, slots)
-    return Batch(
+    return Play(
         levels=jax.vmap(editing.edit)(jax.random.split(key, slots.shape[0]), parents),
-        slots=jnp.zeros_like(slots),
+        slot=jnp.full_like(slots, -1),
         parents=buffer.ids[slots],
         generations=buffer.generations[slots] + 1,
     )
 
 
-def _lineage(batch: Batch, ids: Int[Array, " n"] | None) -> Columns:
+def _with_ends(play: Play) -> Play:
+    """The play as if every level that completed no episode had ended with the rollout."""
+    rollout = with_ends(play.rollout)
+    return dataclasses.replace(play, rollout=rollout, outcomes=episode_outcomes(rollout))
+
+
+def _with_location(play: Play, found: Play) -> Play:
+    return dataclasses.replace(
+        play,
+        leader=found.leader,
+        slot=found.slot,
+        fingerprints=found.fingerprints,
+        best_return=found.best_return,
+    )
+
+
+def _computed(column: Column, play: Play) -> Float[Array, " n"]:
+    """The score of each level. Raises `ValueError` if a function of one's own gives anything else."""
+    found, expected = column.score.compute(play), play.best_return.shape
+    if jnp.shape(found) != expected:
+        raise ValueError(
+            f"the score {column.name} must give one number for each of the {expected[0]} levels, "
+            f"got an array {list(jnp.shape(found))}"
+        )
+    return jnp.asarray(found, jnp.float32)
+
+
+def _lineage(play: Play, ids: Int[Array, " n"] | None) -> Columns:
     """Where each level comes from; without an id it is stored nowhere."""
-    ids = jnp.full_like(batch.parents, -1) if ids is None else ids
-    return {"id": ids, "parent": batch.parents, "generation": batch.generations}
+    ids = jnp.full_like(play.parents, -1) if ids is None else ids
+    return {"id": ids, "parent": play.parents, "generation": play.generations}
 
 
-def _scores(known: Known, verdict: Verdict, student: int) -> Columns:
+def _recorded_scores(curriculum: Curriculum, play: Play) -> Columns:
     """The scores of each level as they were when it was played, NaN where there is none."""
-    completed = verdict.outcomes.completed
-    columns = {name: jnp.where(completed, score, jnp.nan) for name, score in verdict.scores.items()}
-    novelty = known.novelty_scores
-    if novelty is not None:
+    completed = play.outcomes.completed
+    columns = {
+        name: jnp.where(completed, score, jnp.nan) for name, score in play.scores.items() if name != NOVELTY
+    }
+    if curriculum.novelty is not None:
         # Novelty is that of the first student's experience.
-        columns[NOVELTY] = novelty if student == 0 else jnp.full_like(novelty, jnp.nan)
+        columns[NOVELTY] = play.scores.get(NOVELTY, jnp.full(completed.shape, jnp.nan))
     return columns
 
 
-def experience_of(
-    assignment: Assignment, levels: Level, points: Points | None, student: Network | None = None
-) -> Experience | None:
-    """What novelty looks at, if there are points."""
-    if points is None:
-        return None
-    is_new, learned = assignment.kind == NEW, assignment.students_learn
-    return Experience(levels, points, is_new, student, learned=learned)
-
-
-def _looked_up(experience: Experience | None, known: Known) -> Experience:
-    """The experience with what the teacher knew of its levels before."""
-    if experience is None:
-        raise ValueError("a curriculum with novelty needs the points of what the student played")
-    return dataclasses.replace(experience, slots=known.batches[0].slot, findings=known.findings)
-
-
-def _plays(
-    curriculum: Curriculum,
-    assignment: Assignment,
-    verdict: Verdict,
-    novelty_scores: Float[Array, " n"] | None,
-    memory: dict[str, Float[Array, "n ..."]],
-) -> Plays:
-    """The rows of a batch as the buffer wants them: one column per score, and which rows have one."""
-    valid, editing = verdict.outcomes.completed, curriculum.editing
-    if editing is not None and editing.children > 1 and novelty_scores is not None:
-        # A child without a score cannot enter, however novel it is.
-        best = most_novel(jnp.where(valid, novelty_scores, -jnp.inf), editing.children)
-        valid &= best | (assignment.kind != EDIT)
-
-    def columns(scores: dict[str, Float[Array, " n"]]) -> Float[Array, "n s"]:
-        values = {**scores, NOVELTY: novelty_scores}
-        return jnp.stack([values[name] for name in curriculum.columns], axis=1)
-
-    first_scores = None if verdict.first_scores is None else columns(verdict.first_scores)
-    return Plays(columns(verdict.scores), valid, memory, first_scores)
-
-
-def _store(
-    replay: Replay,
-    buffer: BufferState,
-    kind: Int[Array, ""],
-    batch: Batch,
-    found: Recognised,
-    plays: Plays,
-    mix: Float[Array, " s"],
+def _stored(
+    replay: Replay, buffer: BufferState, play: Play, mix: Float[Array, " s"]
 ) -> tuple[BufferState, Int[Array, " n"], Metrics]:
-    """The buffer after a rollout; where each level is stored, or -1; and how many entered, stayed to the end
-    of the batch, and were known already."""
+    """The buffer after a play; where each level is stored, or -1; and how many entered, stayed to the end of
+    the batch, and were known already."""
 
     def update() -> tuple[BufferState, Array, Metrics]:
-        updated = buffers.update(buffer, found, plays, replay.config.repeated)
-        none, repeats = jnp.zeros((), jnp.int32), buffers.count_repeats(batch.slots)
-        return updated, batch.slots, {"inserted": none, "stayed": none, "duplicates": repeats}
+        updated = buffers.update(buffer, play, replay.config.repeated)
+        none, repeats = jnp.zeros((), jnp.int32), buffers.count_repeats(play.slot)
+        return updated, play.slot, {"inserted": none, "stayed": none, "duplicates": repeats}
 
     def insert() -> tuple[BufferState, Array, Metrics]:
-        inserted, info = buffers.insert(
-            buffer,
-            batch.levels,
-            found,
-            plays=plays,
-            parents=batch.parents,
-            generations=batch.generations,
-            mix=mix,
-            config=replay.config,
-        )
+        after, offered, placement = buffers.insert(buffer, play, mix, replay.config)
         return (
-            inserted,
-            info.slots,
+            after,
+            offered.stored_in,
             {
-                "inserted": info.inserted.sum(),
-                "stayed": (info.inserted & (info.slots >= 0)).sum(),
-                "duplicates": (info.duplicates | info.copies).sum(),
+                "inserted": placement.inserted.sum(),
+                "stayed": (placement.inserted & (offered.stored_in >= 0)).sum(),
+                "duplicates": (placement.known | play.is_copy).sum(),
             },
         )
 
-    return jax.lax.cond(kind == REPLAY, update, insert)
+    return jax.lax.cond(play.is_replayed, update, insert)
 
 
 def _novelty_learned(
     curriculum: Curriculum,
     before: TeacherState,
     after: TeacherState,
-    assignment: Assignment,
-    verdict: Verdict,
-    slots: Int[Array, " n"],
-    experience: Experience,
+    play: Play,
     key: PRNGKeyArray,
     mesh: Mesh | None,
 ) -> tuple[TeacherState, Metrics]:
-    """The state after novelty and its weight have learned from a batch. Consumes the key."""
+    """The state after novelty and its weight have learned from a play. Consumes the key."""
     novelty, replay, weights = curriculum.novelty, curriculum.replay, before.weight
     assert novelty is not None
     assert replay is not None
     assert weights is not None
-    buffer, replayed = before.replays[0].buffer, assignment.kind == REPLAY
-    sampled = assignment.batches[0].slots
-    change = jnp.abs(verdict.scores[replay.leading] - buffer.column(replay.leading)[sampled])
+    buffer, replayed = before.buffers[0], play.is_replayed
+    change = jnp.abs(play.scores[replay.leading] - buffer.column(replay.leading)[play.slot])
     weights = weight.adapt(
         curriculum.alpha,
         replay.config.priority,
@@ -549,22 +525,19 @@ def _novelty_learned(
         buffer=buffer,
         shares=jnp.asarray(replay.shares, jnp.float32),
         replayed=replayed,
-        slots=sampled,
-        change=jnp.where(verdict.outcomes.completed & replayed, change, 0.0),
+        slots=play.slot,
+        change=jnp.where(play.outcomes.completed & replayed, change, 0.0),
     )
     # What the student learns from; and, while there is nothing to replay, what it plays.
     enters = replayed | buffers.is_filling(buffer, replay.config)
     # Not `key` itself: without novelty the same decisions are made with the same bits.
-    learned = novelty.learn(
-        before.novelty, experience, slots=slots, enters=enters, key=jax.random.fold_in(key, 1), mesh=mesh
-    )
-    updated = after.replays[0].buffer
+    learned = novelty.learn(before.novelty, play, enters=enters, key=jax.random.fold_in(key, 1), mesh=mesh)
+    updated = after.buffers[0]
     outdated = updated.column(NOVELTY)
     rescored = novelty.rescore(learned, updated, mesh=mesh)
     if rescored is not None:
         updated = updated.with_column(NOVELTY, jnp.where(updated.mask, rescored, 0.0))
-    first = ReplayState(updated, after.replays[0].replayed)
-    after = dataclasses.replace(after, replays=(first,), novelty=learned, weight=weights)
+    after = dataclasses.replace(after, buffers=(updated,), novelty=learned, weight=weights)
     return after, {
         "alpha": weight.alpha(curriculum.alpha, weights),
         **_novelty_correlations(updated, outdated),
@@ -573,32 +546,15 @@ def _novelty_learned(
 
 
 def _correction_learned(
-    curriculum: Curriculum,
-    after: TeacherState,
-    assignment: Assignment,
-    known: Known,
-    played: Played,
-    slots: Int[Array, " n"],
-    mesh: Mesh | None,
+    correction: Correction, column: str, after: TeacherState, play: Play, mesh: Mesh | None
 ) -> tuple[TeacherState, Metrics]:
-    """The state after the correction of scores has learned from a batch, and has changed stored scores."""
-    replay = curriculum.replay
-    assert replay is not None
-    assert replay.correction is not None
-    assert after.correction is not None
-    first = after.replays[0]
-    correction, scores, metrics = replay.correction.learn(
-        after.correction,
-        _score_inputs(replay, known, 0, played.rollout, played.advantages),
-        slots=slots,
-        scores=first.buffer.column(replay.leading),
-        ids=first.buffer.ids,
-        replayed=assignment.kind == REPLAY,
-        mesh=mesh,
+    """The state after the correction of scores has learned from a play, and has changed stored scores."""
+    buffer = after.buffers[0]
+    learned, scores, metrics = correction.learn(
+        after.correction, play, scores=buffer.column(column), ids=buffer.ids, mesh=mesh
     )
-    buffer = first.buffer.with_column(replay.leading, scores)
-    replays = (dataclasses.replace(first, buffer=buffer), *after.replays[1:])
-    return dataclasses.replace(after, replays=replays, correction=correction), metrics
+    corrected = (buffer.with_column(column, scores), *after.buffers[1:])
+    return dataclasses.replace(after, buffers=corrected, correction=learned), metrics
 
 
 def _other(key: PRNGKeyArray) -> PRNGKeyArray:
@@ -614,17 +570,20 @@ def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> 
         "outdated": outdated,
     }
     found = measure.rank_correlations(buffer, buffer.column(NOVELTY), jnp.stack([*others.values()], axis=1))
-    return {f"novelty_{measure.several(others)}_correlation": found}
+    return {"novelty_": Several(tuple(f"{name}_correlation" for name in others), found)}
 
 
 def _source_learned(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
-    outcomes: tuple[Outcomes, ...],
+    plays: tuple[Play, ...],
     key: PRNGKeyArray,
+    mesh: Mesh | None,
 ) -> tuple[TeacherState, Metrics]:
     """The state after the source has learned, which it does from new levels only. Consumes the key."""
+    # The source works on every device in full, rather than wait for others at every step.
+    outcomes = replicate(mesh, tuple(play.outcomes for play in plays))
 
     def learn() -> tuple[Any, Metrics]:
         # Not `key` itself, which decides about edits.

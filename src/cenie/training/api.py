@@ -8,18 +8,15 @@ from typing import Any
 from rich.console import Console
 
 from cenie.envs.base import Domain
-from cenie.envs.domains import find_domain
 from cenie.envs.loading import checked
 from cenie.experiment import presets
 from cenie.experiment.build import Parts
 from cenie.experiment.config import Config
-from cenie.rundir.config_file import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.resume import Decay, check_checkpoints, check_own, updates_done
 from cenie.rundir.run import Run
-from cenie.settings import Problem, SettingsError, show
 from cenie.training.loop import train as run_training
-from cenie.training.preflight import levels_before_replay, start_problems
+from cenie.training.preflight import check_start, levels_before_replay
 from cenie.training.progress import Progress
 
 
@@ -28,9 +25,18 @@ def preset(
 ) -> Config:
     """The config of a preset (by default the domain's first), with dotted-path overrides.
 
-    `domain` is a name (`cenie domains` lists them), `module:attribute` of your own, or a `Domain`; with the
-    first two, the command line can go on with the run. `method` is a name (`cenie methods`), or "own" for a
-    `Curriculum` of your own. Raises `SettingsError` with every problem.
+    Args:
+        domain: a name (`cenie domains` lists them), `module:attribute` of your own, or a `Domain`; with the
+            first two, the command line can go on with the run.
+        method: a name (`cenie methods`), or "own" for a `Curriculum` of your own.
+        name: of the preset; by default the domain's first.
+        overrides: values by the dotted paths of settings.
+
+    Returns:
+        The config, which `train` takes.
+
+    Raises:
+        SettingsError: with every problem.
     """
     if isinstance(domain, str):
         return presets.preset(domain, method, name, overrides)
@@ -47,55 +53,58 @@ def train(
     decay: Decay | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Train into the directory `out` until the config's number of updates, and open the result.
+    """Train until the config's number of updates, and open the result. Call it on the main thread.
 
-    `parts` are of your own, in the place of those that the config names. With `resume` a run that is there is
-    gone on with, and begun otherwise; the config and the parts must be those that it was begun with. An
-    interrupt (Ctrl-C) ends the training after a checkpoint. Call it on the main thread.
+    An interrupt (Ctrl-C) ends the training after a checkpoint.
 
-    Raises `RunDirectoryError`, before anything is touched, if `out` holds another run or something else.
+    Args:
+        config: of the run, as from `preset`.
+        out: the directory of the run.
+        parts: parts of your own, in the place of those that the config names.
+        resume: continue an existing run; a new one is started if there is none. The config and the parts must
+            be those that it was begun with.
+        decay: what becomes of the fall of the learning rate of a run that is made longer.
+        quiet: print nothing.
+
+    Returns:
+        The run, finished or, after an interrupt, not.
+
+    Raises:
+        SettingsError: the config cannot be trained here, or the parts do not fit it.
+        RunDirectoryError: `out` holds another run or something else; nothing is touched then.
+        WriteError: the disk refuses what must be kept.
     """
     directory, parts = RunDirectory(Path(out)), parts or Parts()
     config = _with_parts(config, parts)
-    problems = start_problems(config, parts)
-    if problems:
-        raise SettingsError(problems)
+    check_start(config, parts)
     if not resume and os.path.lexists(directory.config):
         raise RunDirectoryError(f"{out} already holds a run; resume=True goes on with it")
     if resume:
         check_own(config, directory)
         check_checkpoints(config, directory)
     if not resume or updates_done(config, directory) is None:
-        with Progress(
-            Console(quiet=quiet), config.updates, levels_before_replay(config), config.run.env_steps
-        ) as progress:
-            run_training(config, directory, progress, resume=resume, decay=decay, parts=parts)
-    return Run(directory.path, load_config(directory.config, config.entry), parts)
+        train_on_console(config, directory, Console(quiet=quiet), resume=resume, decay=decay, parts=parts)
+    return Run(directory.path, parts, config.entry)
 
 
-def load_run(path: str | Path, parts: Parts | None = None, *, domain: str | Domain | None = None) -> Run:
-    """Open a run directory, finished or not: config, domain, students, level buffer, tables.
+def train_on_console(
+    config: Config,
+    directory: RunDirectory,
+    console: Console,
+    *,
+    resume: bool,
+    decay: Decay | None = None,
+    parts: Parts | None = None,
+    note: str | None = None,
+) -> bool:
+    """Train a config that was found good, with its progress on a console; `note` is said first.
 
-    `parts` and `domain` are what the run was begun with in Python, if anything. A domain of your own that the
-    config names as `module:attribute` must be named here too, since no code is run because a file says so.
-    Raises `SettingsError` if the config cannot be read or does not fit; what else is damaged, `Run` says.
+    Returns whether it got to its end; see `cenie.training.loop.train`.
     """
-    directory, parts = RunDirectory(Path(path)), parts or Parts()
-    config = load_config(directory.config, None if domain is None else _entry(domain))
-    if domain is not None:
-        name = domain if isinstance(domain, str) else domain.name
-        if name != config.domain:
-            message = f"the run is of {show(config.domain)}, got {show(name)}"
-            raise SettingsError([Problem("domain", message)])
-    begun_with = tuple(part for part in config.from_python if not part.startswith("domain "))
-    if begun_with != parts.names:
-        wanted, given = (", ".join(names) or "none" for names in (begun_with, parts.names))
-        raise SettingsError([Problem("parts", f"the run was begun with {wanted}, got {given}")])
-    return Run(directory.path, config, parts)
-
-
-def _entry(domain: str | Domain) -> Domain:
-    return find_domain(domain) if isinstance(domain, str) else checked(domain)
+    with Progress(console, config.updates, levels_before_replay(config), config.run.env_steps) as progress:
+        if note:
+            progress.note(note)
+        return run_training(config, directory, progress, resume=resume, decay=decay, parts=parts)
 
 
 def _with_parts(config: Config, parts: Parts) -> Config:

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING
 
 from cenie.experiment.config import Config
-from cenie.settings import Problem
+from cenie.settings import Problem, SettingsError
 from cenie.training.sinks import missing_sinks
 
 if TYPE_CHECKING:
     from cenie.experiment.build import Parts
 
 
-def start_problems(config: Config, parts: "Parts | None" = None) -> list[Problem]:
-    """Why this machine cannot train a config: packages or memory that are not there.
+def check_start(config: Config, parts: "Parts | None" = None) -> None:
+    """Refuse a config that this machine cannot train: packages or memory are not there.
 
     A backend of JAX may be started to find out, so XLA must have its flags by now. Nothing is compiled.
 
@@ -19,11 +19,8 @@ def start_problems(config: Config, parts: "Parts | None" = None) -> list[Problem
         config: The settings of the run.
         parts: What is passed from Python in the place of what they name.
 
-    Returns:
-        The problems, each with the settings that it is about.
-
     Raises:
-        SettingsError: The parts do not fit the settings.
+        SettingsError: With every problem and the settings that it is about, or the parts do not fit these.
     """
     from cenie.experiment.memory import training_problems  # loads JAX
 
@@ -31,7 +28,9 @@ def start_problems(config: Config, parts: "Parts | None" = None) -> list[Problem
         Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
         for name, advice in missing_sinks(config.run.sinks).items()
     ]
-    return problems or training_problems(config, parts)
+    problems = problems or training_problems(config, parts)
+    if problems:
+        raise SettingsError(problems)
 
 
 def levels_before_replay(config: Config) -> int:

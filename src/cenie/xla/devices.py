@@ -12,6 +12,7 @@ host devices: XLA does not order an exchange in the condition of a loop against 
 devices that wait in different exchanges can wait for ever.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ import numpy as np
 from jax import lax
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+_PER_LEVEL = "per level"
 
 
 class Devices(NamedTuple):
@@ -88,6 +91,48 @@ def split(mesh: Mesh | None, tree: Any) -> Any:
 def replicate(mesh: Mesh | None, tree: Any) -> Any:
     """In a compiled program: let every device hold all arrays in full."""
     return tree if mesh is None else lax.with_sharding_constraint(tree, everywhere(mesh))
+
+
+# Declaring, on a record, what is split.
+
+
+def per_level(**options: Any) -> Any:
+    """A field of a record whose arrays have a row for each level, and are split over the devices.
+
+    All that has to know what is split reads it off this declaration. The options are those of
+    `dataclasses.field`.
+    """
+    return dataclasses.field(metadata={_PER_LEVEL: True}, **options)
+
+
+def splits(tree: Any) -> list[bool]:
+    """For each leaf of a tree: whether a record in it declares that it is split."""
+    flags = []
+    for node in jax.tree.leaves(tree, is_leaf=_declares):
+        if not _declares(node):
+            flags.append(False)
+            continue
+        for field in dataclasses.fields(node):
+            if not field.metadata.get("static", False):
+                declared = field.metadata.get(_PER_LEVEL, False)
+                flags += [declared] * len(jax.tree.leaves(getattr(node, field.name)))
+    return flags
+
+
+def as_declared(mesh: Mesh | None, tree: Any) -> Any:
+    """In a compiled program: split what records in the tree declare as split, and replicate the rest."""
+    leaves, structure = jax.tree.flatten(tree)
+    placed = [
+        split(mesh, leaf) if is_split else replicate(mesh, leaf)
+        for leaf, is_split in zip(leaves, splits(tree), strict=True)
+    ]
+    return jax.tree.unflatten(structure, placed)
+
+
+def _declares(node: Any) -> bool:
+    if not dataclasses.is_dataclass(node) or isinstance(node, type):
+        return False
+    return any(field.metadata.get(_PER_LEVEL, False) for field in dataclasses.fields(node))
 
 
 def expected(mesh: Mesh | None, shapes: Any, *, split: bool) -> Any:

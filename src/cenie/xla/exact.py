@@ -1,4 +1,4 @@
-"""Arithmetic whose last bits can be relied on, and the tricks that it takes. No formulas of any paper.
+"""Arithmetic whose last bits can be relied on. No formulas of any paper.
 
 A run must repeat its bits whatever else is compiled into its program, and a weight of 0 must leave no trace.
 Compilers see to neither: they contract products and sums, choose the order of sums by the shape of an array,
@@ -11,19 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from cenie.xla.tricks import rounded
+
 _NEARLY = 1e-6
 """Numbers that differ by a smaller share may be one number that was rounded twice."""
-
-
-def rounded(values: Float[Array, " c"]) -> Float[Array, " c"]:
-    """The same values (none negative), kept from being merged unrounded into a later addition.
-
-    Compilers turn a product and a sum into one operation with one rounding, and which product they pick
-    depends on the rest of the program. The bits of a number that is not negative are a whole number that
-    is not negative either, so that the maximum changes nothing, which a compiler cannot know.
-    """
-    bits = lax.bitcast_convert_type(values, jnp.int32)
-    return lax.bitcast_convert_type(jnp.maximum(bits, 0), jnp.float32)
 
 
 def normalised(weights: Float[Array, " c"], mask: Bool[Array, " c"]) -> Float[Array, " c"]:

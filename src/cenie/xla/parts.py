@@ -6,7 +6,7 @@ All cycles of the library run here, those of `cenie train` and those of a loop o
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,14 +19,14 @@ from jax.stages import Lowered
 from cenie.teach.curriculum import TeacherState
 from cenie.teach.cycle import (
     Counters,
-    Learned,
     Metrics,
     Setup,
-    Told,
     TrainState,
-    learn_turn,
-    play_turn,
-    tell_turn,
+    Turn,
+    ask_and_play,
+    first_state,
+    learn_all,
+    tell_all,
 )
 from cenie.teach.cycle import cycle as traced_cycle
 from cenie.teach.measure import apart
@@ -34,7 +34,18 @@ from cenie.teach.recording import PointSample, Record, merged
 from cenie.xla import devices
 from cenie.xla.cache import give_back_memory
 from cenie.xla.flags import is_known
-from cenie.xla.traces import Flat, Program, Results, Traced, read, shape_of, trace_file, write
+from cenie.xla.traces import (
+    Flat,
+    Program,
+    Results,
+    Traced,
+    arrays,
+    like,
+    read,
+    shape_of,
+    trace_file,
+    write,
+)
 
 _NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
 """XLA's newer way to write kernels, which takes half as long again and twice the memory to compile. Learning
@@ -46,9 +57,9 @@ _WITHOUT_TREES = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 numbers than it has slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
 
 PARTS = {
-    "play_turn": _WITHOUT_TREES,
-    "learn_turn": {_NEWER_KERNELS: True},
-    "tell_turn": {_NEWER_KERNELS: False} | _WITHOUT_TREES,
+    "ask_and_play": _WITHOUT_TREES,
+    "learn_all": {_NEWER_KERNELS: True},
+    "tell_all": {_NEWER_KERNELS: False} | _WITHOUT_TREES,
 }
 """The parts of a cycle, in their order, and how each is compiled for CPUs."""
 
@@ -151,7 +162,7 @@ class CompiledCycles:
             return []
         try:
             kept = {traced.name: traced for traced in read(file)}
-            arguments = self._arguments(state, self._expected(kept["play_turn"].results))
+            arguments = self._arguments(state, self._expected(kept["ask_and_play"].results))
             return [_Part(name, kept[name].lowered(*arguments[name]), kept[name].results) for name in PARTS]
         except Exception:  # Nothing that is wrong with what was kept may stop a run.
             return []
@@ -163,18 +174,23 @@ class CompiledCycles:
 
     def _traced(self, state: TrainState) -> Iterator["_Part"]:
         """The parts of a cycle, traced one by one; the one that takes longest to compile comes second."""
-        play = Flat("play_turn", functools.partial(play_turn, self._setup), state)
+        setup = self._setup
+        play = Flat("ask_and_play", functools.partial(ask_and_play, setup), state)
         kept = [self._lowered(play, state)]
         yield kept[0].part
         arguments = self._arguments(state, self._expected(play.results))
 
-        def learn_leaves(state: TrainState, leaves: list[Any]) -> Learned:
-            return learn_turn(self._setup, state, jax.tree.unflatten(play.structure, leaves))
+        def turn_of(leaves: list[Any]) -> Turn:
+            turn_structure, *_ = play.structure.children()
+            return jax.tree.unflatten(turn_structure, leaves)
 
-        def tell_leaves(teacher: TeacherState, leaves: list[Any], students: Any) -> Told:
-            return tell_turn(self._setup, teacher, jax.tree.unflatten(play.structure, leaves), students)
+        def learn_leaves(state: TrainState, leaves: list[Any]) -> Any:
+            return learn_all(setup, state, turn_of(leaves))
 
-        for name, function in {"tell_turn": tell_leaves, "learn_turn": learn_leaves}.items():
+        def tell_leaves(teacher: TeacherState, leaves: list[Any], students: Any) -> Any:
+            return tell_all(setup, teacher, turn_of(leaves), students)
+
+        for name, function in {"tell_all": tell_leaves, "learn_all": learn_leaves}.items():
             kept.append(self._lowered(Flat(name, function, *arguments[name]), *arguments[name]))
             yield kept[-1].part
         whole = [each.traced for each in kept if each.traced is not None]
@@ -184,9 +200,9 @@ class CompiledCycles:
     def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
         """What each part is called with; of a turn, the leaves."""
         return {
-            "play_turn": (state,),
-            "learn_turn": (state, turn),
-            "tell_turn": (state.teacher, turn, state.students),
+            "ask_and_play": (state,),
+            "learn_all": (state, turn),
+            "tell_all": (state.teacher, turn, state.students),
         }
 
     def _lowered(self, function: Flat, *arguments: Any) -> "_Lowered":
@@ -200,12 +216,11 @@ class CompiledCycles:
         return _Lowered(_Part(function.__name__, lowered, function.results), None)
 
     def _expected(self, results: Results) -> list[Any]:
-        """The leaves of a turn, as they will be placed."""
+        """The leaves of a turn, the first that `ask_and_play` returns, as they will be placed."""
         return [
-            devices.expected(
-                self._setup.mesh, shape_of(shape, kind), split=path.startswith(("played.", "statistics."))
-            )
-            for path, shape, kind in results
+            devices.expected(self._setup.mesh, shape_of(each.shape, each.kind), split=each.is_split)
+            for each in results
+            if each.path.startswith("0.")
         ]
 
     def _finished(self, part: "_Part") -> Program:
@@ -223,23 +238,18 @@ class CompiledCycles:
         return self._programs
 
     def cycle(self, state: TrainState) -> tuple[TrainState, Metrics, Record]:
-        """One cycle: `traced_cycle` by its compiled parts."""
+        """One cycle: `traced_cycle` by its compiled parts, which pass the turn on as a list of arrays."""
         play, learn, tell = (self.programs(state)[name] for name in PARTS)
-        turn = play(state)
-        learned = learn(state, turn)
-        students = learn.part(learned, "students", state.students)
-        told = tell(state.teacher, turn, students)
-        after = TrainState(
-            key=state.key,
-            counters=play.part(turn, "counters", state.counters),
-            # A teacher may have others to evaluate.
-            students=tell.part(told, "students", students) if tell.entries(told, "students") else students,
-            teacher=tell.part(told, "teacher", state.teacher),
+
+        def students(item: dict[str, Any]) -> Any:
+            return like(state.students)(item) if item else ()
+
+        parts = (
+            play.returning(arrays, like(state.counters), dict, _points),
+            learn.returning(like(state.students), dict),
+            tell.returning(like(state.teacher), students, dict, dict),
         )
-        points = play.entries(turn, "points")
-        record = Record(tell.entries(told, "levels"), PointSample(**points) if points else None)
-        metrics = play.entries(turn, "metrics") | learn.entries(learned, "metrics")
-        return after, metrics | tell.entries(told, "metrics"), record
+        return traced_cycle(self._setup, state, parts)
 
     def __call__(
         self, state: TrainState, updates: int, count: int | None = None
@@ -257,6 +267,21 @@ class CompiledCycles:
         counters, metrics, levels = jax.tree.map(lambda *values: np.stack(values), *rows)
         samples = [record.points for *_, record in found if record.points is not None]
         return state, counters, apart(metrics), Record(levels, merged(samples) if samples else None)
+
+
+def init_later(setup: Setup, seed: int) -> tuple[TrainState, Callable[[], TrainState]]:
+    """The shapes of the state before the first cycle, and a function that computes its arrays.
+
+    Tracing is finished when this returns, so that XLA can compile while other programs are traced.
+    """
+    key = jax.random.key(seed)
+    traced = first_state.trace(setup, key)
+    lowered = traced.lower()
+    return traced.out_info, lambda: lowered.compile()(key)
+
+
+def _points(item: dict[str, Any]) -> PointSample | None:
+    return PointSample(**item) if item else None
 
 
 class _Part(NamedTuple):

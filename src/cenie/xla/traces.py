@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,15 +26,31 @@ from jax.stages import Compiled, Lowered
 
 from cenie.system.durable import read_limited, replace_file
 from cenie.xla.cache import TRACE
+from cenie.xla.devices import splits
 from cenie.xla.platform_facts import environment_facts
+from cenie.xla.tricks import Several
 
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 1 << 26
 """Bytes of a file that is read; ours have some 200,000."""
 
 
-Results = tuple[tuple[str, tuple[int, ...], str], ...]
-"""The path, shape and type of each array that a function of trees returns."""
+class Result(NamedTuple):
+    """An array that a function of trees returns.
+
+    `is_split` says that its record declares it as split over devices; `names` are those of its numbers, if it
+    is `Several`.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    kind: str
+    is_split: bool
+    names: tuple[str, ...] | None
+
+
+Results = tuple[Result, ...]
+"""All of them, in their order."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +66,9 @@ class Traced:
         leaves = jax.tree.leaves(arguments)
 
         def same_shapes(*_: Any) -> list[jax.Array]:
-            return [_zeros(shape, kind) for _, shape, kind in self.results]
+            return [_zeros(each.shape, each.kind) for each in self.results]
 
-        # All about the way it is called is that of a program with the same arguments and results.
+        # The way it is called is borrowed from a program with the same arguments and results.
         shell = export.export(jax.jit(same_shapes, keep_unused=True))(*leaves)
         program = dataclasses.replace(shell, mlir_module_serialized=self.module)
 
@@ -73,19 +89,33 @@ class Program:
     def __call__(self, *arguments: Any) -> list[jax.Array]:
         return self.compiled(*jax.tree.leaves(arguments))
 
-    def entries(self, leaves: Sequence[Any], name: str) -> dict[str, Any]:
-        """What lies below a name, by the rest of its path."""
-        below = f"{name}."
-        paths = (path for path, *_ in self.results)
-        return {
-            path.removeprefix(below): leaf
-            for path, leaf in zip(paths, leaves, strict=True)
-            if path.startswith(below)
-        }
+    def returning(self, *readers: Callable[[dict[str, Any]], Any]) -> Callable[..., tuple[Any, ...]]:
+        """The program as a function that returns a tuple, of which each reader makes an item.
 
-    def part(self, leaves: Sequence[Any], name: str, like: Any) -> Any:
-        """The same as a tree like another one."""
-        return jax.tree.unflatten(jax.tree.structure(like), self.entries(leaves, name).values())
+        A reader gets the arrays of its item by their paths: `dict` leaves them so, `arrays` makes a list of
+        them, and `like` a tree.
+        """
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            items: list[dict[str, Any]] = [{} for _ in readers]
+            for result, leaf in zip(self.results, self(*arguments), strict=True):
+                number, _, path = result.path.partition(".")
+                if result.names is not None:
+                    path, leaf = path.removesuffix(".values"), Several(result.names, leaf)
+                items[int(number)][path] = leaf
+            return tuple(reader(item) for reader, item in zip(readers, items, strict=True))
+
+        return call
+
+
+def arrays(item: dict[str, Any]) -> list[Any]:
+    """A reader of an item as a list of its arrays."""
+    return list(item.values())
+
+
+def like(tree: Any) -> Callable[[dict[str, Any]], Any]:
+    """A reader of an item as a tree like another one."""
+    return lambda item: jax.tree.unflatten(jax.tree.structure(tree), item.values())
 
 
 class Flat:
@@ -104,7 +134,11 @@ class Flat:
     def __call__(self, *leaves: Any) -> list[Any]:
         tree = self._function(*jax.tree.unflatten(self._arguments, leaves))
         named, self.structure = jax.tree.flatten_with_path(tree)
-        self.results = tuple((_path(path), leaf.shape, str(leaf.dtype)) for path, leaf in named)
+        facts = zip(named, splits(tree), _names(tree), strict=True)
+        self.results = tuple(
+            Result(_path(path), leaf.shape, str(leaf.dtype), is_split, names)
+            for (path, leaf), is_split, names in facts
+        )
         return [leaf for _, leaf in named]
 
     def traced(self) -> Traced:
@@ -138,7 +172,10 @@ def read(path: Path) -> list[Traced]:
         header, _, modules = zlib.decompress(packed).partition(b"\n")
         programs = []
         for name, results, size in json.loads(header):
-            results = tuple((path, tuple(shape), kind) for path, shape, kind in results)
+            results = tuple(
+                Result(path, tuple(shape), kind, is_split, names and tuple(names))
+                for path, shape, kind, is_split, names in results
+            )
             programs.append(Traced(name, results, modules[:size]))
             modules = modules[size:]
     except (OSError, ValueError, TypeError, zlib.error):
@@ -169,6 +206,12 @@ def source_digest(root: Path = Path(__file__).parents[1]) -> str:
 def _versions() -> dict[str, str]:
     """Of the libraries whose code is traced along with ours."""
     return {name: metadata.version(name) for name in ("equinox", "jax", "jaxlib", "numpy", "optax")}
+
+
+def _names(tree: Any) -> list[tuple[str, ...] | None]:
+    """For each leaf of a tree the names of its numbers, if it is several."""
+    nodes = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Several))
+    return [node.names if isinstance(node, Several) else None for node in nodes]
 
 
 def _path(path: Any) -> str:

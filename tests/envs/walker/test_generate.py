@@ -135,7 +135,7 @@ def test_a_designer_sets_one_parameter_per_step(config, steps):
     assert int(level.time_limit) == 2000
 
 
-def test_designers_draw_seeds_and_stay_in_the_ranges_of_easy_levels():
+def test_paireds_draw_seeds_and_stay_in_the_ranges_of_easy_levels():
     design = walker_design(WalkerConfig(), "easy")
     keys = jax.random.split(jax.random.key(0), 20)
     seeds = jax.vmap(lambda key: design.environment.reset(key, design.task)[1].seed)(keys)

@@ -11,9 +11,10 @@ from cenie.experiment.presets import preset
 from cenie.experiment.rows import EvaluationRow
 from cenie.report.films import Film
 from cenie.report.page.pictures import Budget, data_uri, frame_strip
+from cenie.rundir.evaluations import EvaluationTable
 from cenie.rundir.files import RunDirectory, write_json
-from cenie.rundir.levels import Snapshots
-from cenie.rundir.metrics import EvaluationTable, LevelTable
+from cenie.rundir.levels import LevelTable
+from cenie.rundir.snapshots import Snapshots
 
 LEVELS = ("Labyrinth", "SixteenRooms", "SixteenRoomsFewerDoors")
 MOMENTS = (10, 20, 30)

@@ -24,8 +24,8 @@ from cenie.report.page.data import page_data
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import page_html, write_page
 from cenie.report.runs import group_runs, open_runs
+from cenie.rundir.archives import archive_bytes
 from cenie.rundir.files import write_json
-from cenie.rundir.levels import archive_bytes
 from tests.report.page.made import PaintedStudio, make_run
 
 DESKTOP, PHONE = (1280, 900), (390, 844)

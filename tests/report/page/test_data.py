@@ -9,18 +9,21 @@ import pytest
 
 from cenie.command.options import parse, typed
 from cenie.experiment.presets import preset
+from cenie.report.measure.curves import _apart, evenly
+from cenie.report.measure.scores import measured_domains
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
 from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
-from cenie.report.page.numbers import evenly, one, short
+from cenie.report.page.numbers import one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
-from cenie.report.page.results import _apart, suite_results
+from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio, page_html
-from cenie.report.runs import group_runs, open_run, open_runs
-from cenie.rundir.levels import archive_bytes
+from cenie.report.runs import group_runs, open_runs
+from cenie.rundir.archives import archive_bytes
+from cenie.rundir.run import open_run
 from cenie.settings import to_data
 from tests.report.page.made import LEVELS, MOMENTS, PaintedStudio, a_film, make_run
 
@@ -50,7 +53,7 @@ def test_the_same_levels_are_shown_at_all_moments_and_the_likeliest_always(tmp_p
 def test_a_stored_level_knows_how_its_last_play_before_the_moment_went(tmp_path):
     run = open_run(make_run(tmp_path / "run"))
     curriculum = read_curriculum(run, 100)
-    played = run.played()
+    played = run.sample_of_played_levels()
     for frame in curriculum.frames:
         rows = (played["cycle"] == frame.cycle - 1) & (played["id"] == 3)
         assert frame.columns["return"][3] == pytest.approx(played["return"][rows][0])
@@ -141,7 +144,7 @@ def test_a_method_without_a_buffer_shows_what_was_played(tmp_path):
     data = curriculum_data(curriculum)
     assert not data["hasBuffer"]
     assert data["y"] == "return"
-    assert sum(frame["total"] for frame in data["frames"]) == len(run.played()["cycle"])
+    assert sum(frame["total"] for frame in data["frames"]) == len(run.sample_of_played_levels()["cycle"])
     assert notable(curriculum, 5) == []
 
 
@@ -188,7 +191,7 @@ def test_what_was_logged_is_averaged_over_the_runs_that_got_so_far(tmp_path):
             for at in range(last + 1)
         ]
         (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = {each["name"]: each for each in training_data(group_runs(open_runs(paths).runs), [])}
+    made = {each["name"]: each for each in training_data(group_runs(open_runs(paths).runs))}
     assert set(made) == {"solved", "level/walls"}
     (curve,) = made["solved"]["groups"]
     assert curve["updates"][0] == 0
@@ -199,7 +202,7 @@ def test_what_was_logged_is_averaged_over_the_runs_that_got_so_far(tmp_path):
 def test_curves_and_levels_of_several_runs_have_intervals(tmp_path):
     paths = [make_run(tmp_path / f"run{seed}", seed=seed) for seed in range(4)]
     (group,) = group_runs(open_runs(paths).runs)
-    (suite,) = suite_results([group], [])
+    (suite,) = suite_results([group], measured_domains([group]))
     (entry,) = suite["groups"]
     assert suite["levels"] == list(LEVELS)
     assert entry["curve"]["updates"] == [0, 5, 10, 15]
@@ -221,7 +224,8 @@ def test_runs_that_stopped_early_count_as_far_as_they_got(tmp_path):
     table.write_text(
         "".join(line for line in table.read_text().splitlines(True) if not line.startswith("30,"))
     )
-    (suite,) = suite_results(group_runs(open_runs(paths).runs), [])
+    groups = group_runs(open_runs(paths).runs)
+    (suite,) = suite_results(groups, measured_domains(groups))
     assert suite["groups"][0]["curve"]["runs"] == [2, 2, 2, 1]
 
 

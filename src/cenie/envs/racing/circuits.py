@@ -18,9 +18,9 @@ _EDGE = 50.0
 """How much room there is at least around a circuit."""
 
 _FILE = resources.files("cenie.envs.racing").joinpath("data/circuits.json")
-_CIRCUITS = json.loads(_FILE.read_text("utf-8"))["circuits"]
+CIRCUITS = json.loads(_FILE.read_text("utf-8"))["circuits"]
 
-LIMITS = dict.fromkeys(_CIRCUITS, 2000)
+LIMITS = dict.fromkeys(CIRCUITS, 2000)
 LIMITS |= dict.fromkeys(("Australia", "Austria", "Belgium", "Italy", "Monaco"), 1500)
 LIMITS |= dict.fromkeys(("Bahrain", "Malaysia", "Portugal"), 2500) | {"Mexico": 3000}
 """The paper's time limits, in physics steps."""
@@ -38,7 +38,7 @@ _START = -math.pi / _CHECKPOINTS
 
 def f1_circuit(name: str, tiles: int, time_limit: int) -> Circuit:
     """A circuit of the benchmark, cut into tiles of equal length."""
-    points = np.array(_CIRCUITS[name]["points"])
+    points = np.array(CIRCUITS[name]["points"])
     return _circuit(closed_line(points, tiles), F1_PLAYFIELD, time_limit)
 
 

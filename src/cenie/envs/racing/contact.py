@@ -22,7 +22,7 @@ from cenie.envs.racing.car import (
 )
 from cenie.envs.racing.car import wheel_angles as angles_of
 from cenie.envs.racing.track import Track
-from cenie.xla.held import held_in_batches
+from cenie.xla.tricks import computed_once_in_batches
 
 MARGIN = 0.02
 """Both shapes have a skin of half of this in Box2D."""
@@ -80,7 +80,9 @@ def touched_by_wheels(
 
 def touched_by_car(tiles: Tiles, car: Car) -> Bool[Array, "4 t"]:
     """Which tiles each wheel of a car touches."""
-    return _of_wheels(held_in_batches(_wheels_over(tiles, wheel_positions(car), angles_of(car)), car.on_road))
+    return _of_wheels(
+        computed_once_in_batches(_wheels_over(tiles, wheel_positions(car), angles_of(car)), car.on_road)
+    )
 
 
 def _wheels_over(

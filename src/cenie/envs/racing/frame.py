@@ -27,7 +27,7 @@ from cenie.envs.racing.car import (
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
-from cenie.xla.held import held_in_batches
+from cenie.xla.tricks import computed_once_in_batches
 
 WINDOW = (1000.0, 800.0)
 """The picture shows a window of this size, whose origin is at the lower left."""
@@ -113,7 +113,7 @@ def frame(
     config: RacingConfig, view: View, car: Car, touched: Bool[Array, " t"]
 ) -> UInt8[Array, "size size 3"]:
     """The view of a car; tiles that it has touched are all of one grey."""
-    colours = held_in_batches(frame_colours(config, view, car, touched), car.on_road)
+    colours = computed_once_in_batches(frame_colours(config, view, car, touched), car.on_road)
     return jax.lax.bitcast_convert_type(colours, jnp.uint8)[..., :3]
 
 
@@ -132,7 +132,7 @@ def frame_colours(
         numbers = _drawn(view, (shown, size), place, cos, sin)
     above = jnp.where(
         numbers > 0,
-        _road_colours(numbers, held_in_batches(touched, car.on_road)),
+        _road_colours(numbers, computed_once_in_batches(touched, car.on_road)),
         _field(x, y, view.playfield),
     )
     # Parts are written into one array: put together otherwise, XLA on CPU computes each pixel several times.

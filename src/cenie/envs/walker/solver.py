@@ -36,7 +36,7 @@ from cenie.envs.walker.contact import (
 )
 from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
 from cenie.envs.walker.lanes import constant_in, until_done
-from cenie.xla.held import held
+from cenie.xla.tricks import computed_once, looks_costly, unknown_ones
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
@@ -159,16 +159,6 @@ def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
     return cos * c - sin * s, sin * c + cos * s
 
 
-def kept(array: Array, one: Array) -> Array:
-    """The same array, divided by ones that the compiler does not know to be ones.
-
-    XLA computes what several kernels read again in each of them, unless it thinks that it is expensive.
-    Of a long chain of small steps, as here, hundreds of copies would be made. The ones must have the shape
-    of the array, because XLA multiplies by the inverse of what it has to broadcast.
-    """
-    return array / one
-
-
 def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array) -> tuple[Impulses, Triple]:
     """One contact of each lane: friction at both points, then both normal impulses as a block."""
     vx, vy, w = velocity
@@ -176,10 +166,10 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array)
     sliding = tx * vx + ty * vy
     most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
     f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
-    f1 = kept(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
     d1 = f1 - old.slip_1
     f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
-    f2 = kept(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
     d2 = f2 - old.slip_2
     k11, k22, k12 = contact.resistance
     m11, m22, m12 = contact.masses
@@ -192,8 +182,8 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array)
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    n1 = kept(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
-    n2 = kept(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    n1 = looks_costly(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
+    n2 = looks_costly(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
     change = pushed(contact, Impulses(n1 - old.normal_1, n2 - old.normal_2, d1, d2))
     return Impulses(n1, n2, f1, f2), (vx + change[0], vy + change[1], w + change[2])
 
@@ -323,7 +313,7 @@ class Solution(NamedTuple):
 def solve(problem: Problem) -> Solution:
     """A step without continuous collision."""
     pose = problem.pose
-    one = jnp.where(jnp.abs(pose[2, 0]) < 1e30, 1.0, 0.5)
+    one = unknown_ones(pose[2, 0])
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
     joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most, one)
     listed = list_close(problem.things, problem.close, cos[1:], sin[1:])
@@ -381,7 +371,7 @@ def _contacts_of(listed: Listed, memory: Memory, used: Array) -> tuple[Manifold,
         thing, leg, cos, sin = entry((listed.things, listed.leg, listed.cos, listed.sin), place)
         half_width, mass, inertia = _of_kind(leg)
         manifold = touch(thing, place < listed.number, cos, sin, half_width)
-        manifold = held(manifold, manifold.total)
+        manifold = computed_once(manifold, manifold.total)
         zero = jnp.zeros_like(cos)
         contact = contact_of(manifold, zero, zero, cos=cos, sin=sin, mass=mass, inertia=inertia)
         of_this = jax.tree.map(lambda x: of_leg(leg, [x[:, :, k] for k in range(4)]), memory)
@@ -448,9 +438,9 @@ def _velocity_sweeps(
 
     def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
         contact, old, mine = of_this
-        velocity = [kept(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
+        velocity = [looks_costly(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
         new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
-        velocity = _parts(lambda each: kept(each, one), velocity)
+        velocity = _parts(lambda each: looks_costly(each, one), velocity)
         return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
 
     def sweep(touch_all, _, carry):
@@ -516,7 +506,7 @@ class Placed(NamedTuple):
 
 def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
     cos, sin = turned_by(body.cos, body.sin, turn)
-    return Placed(body.x + x, body.y + y, body.angle + turn, kept(cos, one), kept(sin, one))
+    return Placed(body.x + x, body.y + y, body.angle + turn, looks_costly(cos, one), looks_costly(sin, one))
 
 
 def correct_contact(
@@ -615,7 +605,7 @@ def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float
 
 def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing, Array]:
     """Some sweeps for lanes that need them, and who needs more."""
-    one = jnp.where(jnp.abs(work.centres[0][0]) < 1e30, 1.0, 0.5)
+    one = unknown_ones(work.centres[0][0])
     used = jnp.where(unfinished, work.number, 0).max()
 
     def advance(carry):
@@ -634,7 +624,7 @@ def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) 
         legs, deepest = carry
         manifold, leg = entry(work.pushes, place)
         _, mass, inertia = _of_kind(leg)
-        placed = Placed(*(kept(of_leg(leg, values), one) for values in zip(*legs)))
+        placed = Placed(*(looks_costly(of_leg(leg, values), one) for values in zip(*legs)))
         placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia, one=one)
         legs = [
             Placed(*(jnp.where(leg == k, new, old) for new, old in zip(placed, body)))

@@ -35,11 +35,10 @@ from cenie.envs.walker.solver import (
     Placed,
     contact_of,
     correct_contact,
-    kept,
     solve_contact,
     turned_by,
 )
-from cenie.xla.held import held
+from cenie.xla.tricks import computed_once, looks_costly, unknown_ones
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""
@@ -95,7 +94,7 @@ _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
-    x, y, cos, sin = (kept(each, one) for each in _pose(sweep, t))
+    x, y, cos, sin = (looks_costly(each, one) for each in _pose(sweep, t))
     w, h = half_width, HALF_HEIGHT
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     dx, dy = x - things.x, y - things.y
@@ -110,7 +109,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
         square = qu * qu + qv * qv
         closer = square < best
         best, bu, bv = jnp.where(closer, square, best), jnp.where(closer, qu, bu), jnp.where(closer, qv, bv)
-    on_ground, bu, bv = jnp.sqrt(best), kept(bu, one), kept(bv, one)
+    on_ground, bu, bv = jnp.sqrt(best), looks_costly(bu, one), looks_costly(bv, one)
     leg_best = jnp.full_like(u, jnp.inf)
     lx = ly = leg_best
     for sx, sy in _CORNERS:
@@ -121,7 +120,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
         closer = square < leg_best
         leg_best = jnp.where(closer, square, leg_best)
         lx, ly = jnp.where(closer, qx, lx), jnp.where(closer, qy, ly)
-    on_side, lx, ly = jnp.sqrt(leg_best), kept(lx, one), kept(ly, one)
+    on_side, lx, ly = jnp.sqrt(leg_best), looks_costly(lx, one), looks_costly(ly, one)
     along, across = jnp.abs(c) * w + jnp.abs(s) * h, jnp.abs(s) * w + jnp.abs(c) * h
     apart = (jnp.abs(u) > a + along) | (jnp.abs(v) > b + across)
     apart |= (jnp.abs(u * c + v * s) > w + a * jnp.abs(c) + b * jnp.abs(s)) | (
@@ -141,9 +140,9 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
         ),
         jnp.where(on_leg, jnp.where(flat, h, w), plane),
     )
-    distance = kept(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), one)
-    normal = kept(axis.normal[0], one), kept(axis.normal[1], one)
-    return distance, _Axis(axis.on_leg, normal, kept(axis.plane, one))
+    distance = looks_costly(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), one)
+    normal = looks_costly(axis.normal[0], one), looks_costly(axis.normal[1], one)
+    return distance, _Axis(axis.on_leg, normal, looks_costly(axis.plane, one))
 
 
 def _deepest(
@@ -177,7 +176,7 @@ def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
 def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
     """The part of the motion after which a leg first touches each thing; 1 if it does not."""
     path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
-    one = jnp.where(jnp.abs(things.x) < 1e30, 1.0, 0.5)
+    one = unknown_ones(things.x)
     return _first_touch(path, half_width + 0 * things.x, things, one)
 
 
@@ -192,23 +191,23 @@ def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> 
         distance, axis = _closest(path, half_width, things, t1, one)
         near_enough = distance < TARGET + TOLERANCE
         result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
-        active = kept(jnp.where(near_enough, 0.0, active), one)
+        active = looks_costly(jnp.where(near_enough, 0.0, active), one)
 
         def push_back(carry):
             inner, active, t1, t2, result = carry
             s2, point = _deepest(path, half_width, things, axis, t2)
-            point = kept(point[0], one), kept(point[1], one)
-            s2 = kept(s2, one)
+            point = looks_costly(point[0], one), looks_costly(point[1], one)
+            s2 = looks_costly(s2, one)
             apart_at_end = (inner > 0) & (s2 > TARGET + TOLERANCE)
             active = jnp.where(apart_at_end, 0.0, active)
             arrives = (inner > 0) & ~apart_at_end & (s2 > TARGET - TOLERANCE)
-            t1 = kept(jnp.where(arrives, t2, t1), one)
-            s1 = kept(_along(path, axis, point, t1), one)
+            t1 = looks_costly(jnp.where(arrives, t2, t1), one)
+            s1 = looks_costly(_along(path, axis, point, t1), one)
             searching = (inner > 0) & ~apart_at_end & ~arrives
             fails, stops = searching & (s1 < TARGET - TOLERANCE), searching & (s1 <= TARGET + TOLERANCE)
             result = jnp.where(stops & ~fails, t1, result)
-            active = kept(jnp.where(stops, 0.0, active), one)
-            inner = kept(jnp.where(searching & ~stops, 1.0, 0.0), one)
+            active = looks_costly(jnp.where(stops, 0.0, active), one)
+            inner = looks_costly(jnp.where(searching & ~stops, 1.0, 0.0), one)
             t2 = _root(path, axis, point, inner, t1, t2, s1, s2, one)
             return inner, active, t1, t2, result
 
@@ -234,8 +233,8 @@ def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
     def narrow(carry):
         active, count, a1, a2, s1, s2, t = carry
         secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
-        trial = kept(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
-        s = kept(_along(path, axis, point, trial), one)
+        trial = looks_costly(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
+        s = looks_costly(_along(path, axis, point, trial), one)
         t = jnp.where(active > 0, trial, t)
         above = s > TARGET
         searching = active > 0
@@ -269,7 +268,7 @@ def stop_at_ground(
 
     Things are seen from where the centres of the legs were when the step began.
     """
-    one = jnp.where(jnp.abs(legs.sweep.start[2]) < 1e30, 1.0, 0.5)
+    one = unknown_ones(legs.sweep.start[2])
 
     def stop(carry):
         legs, left, ignored, times, count = carry
@@ -283,7 +282,7 @@ def stop_at_ground(
         chosen = jnp.stack(slots_of(close, SLOTS), 1)
         thing = in_slot(jax.tree.map(lambda x: x[:, None], around), chosen)
         found = touch(thing, chosen.any(0), cos, sin, half_width)
-        found = held(found, found.total)
+        found = computed_once(found, found.total)
         # A thing that is near but not touched after all is ignored from now on.
         misses = (times <= t) & ~(chosen & (found.total > 0)).any(1) & stops
         ignored |= misses
@@ -359,7 +358,11 @@ def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) ->
             velocity, new = before, []
             for contact, old in zip(slots, impulses):
                 each, velocity = solve_contact(contact, old, velocity, one)
-                velocity = kept(velocity[0], one), kept(velocity[1], one), kept(velocity[2], one)
+                velocity = (
+                    looks_costly(velocity[0], one),
+                    looks_costly(velocity[1], one),
+                    looks_costly(velocity[2], one),
+                )
                 new.append(each)
             changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
             return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, new

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cenie.replay.columns import NOVELTY, REGRET, score_columns
-from cenie.report.curriculum import with_known_paths
-from cenie.report.page.numbers import evenly, one, short
-from cenie.report.runs import LoggedRun
+from cenie.report.measure.composition import with_known_paths
+from cenie.report.measure.curves import evenly, logged
+from cenie.report.page.numbers import one, short
 from cenie.rundir.files import RunDirectoryError
-from cenie.rundir.levels import PLAYED, Snapshot
+from cenie.rundir.run import Run
+from cenie.rundir.snapshots import PLAYED, Snapshot
 
 MOST_FRAMES = 24
 """Moments of training that are shown, spread over all of it."""
@@ -57,10 +58,10 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Curriculum:
+class Moments:
     """All moments of a run that are shown, and what was passed over."""
 
-    run: LoggedRun
+    run: Run
     frames: list[Frame]
     has_buffer: bool
     problems: list[str]
@@ -83,7 +84,7 @@ class Curriculum:
         return found
 
 
-def read_curriculum(run: LoggedRun, most_levels: int) -> Curriculum:
+def read_curriculum(run: Run, most_levels: int) -> Moments:
     """The moments of a run, each with at most `most_levels` levels; damaged files are named and passed over.
 
     Of a level buffer the same levels are shown at all moments, as far as they are there, so that they can be
@@ -107,13 +108,13 @@ def read_curriculum(run: LoggedRun, most_levels: int) -> Curriculum:
         is_old = not all(_kept_plays(snapshot.buffers[0]) for snapshot in stored)
         played = _every_play(run, problems) if is_old else {}
         frames = [_stored_frame(snapshot, played, _complete_until(run), most_levels) for snapshot in stored]
-        return Curriculum(run, frames, True, problems)
-    played = _read(run, problems, LoggedRun.played)
-    return Curriculum(run, _played_frames(run, played, snapshots, most_levels), False, problems)
+        return Moments(run, frames, True, problems)
+    played = _read(run, problems, Run.sample_of_played_levels)
+    return Moments(run, _played_frames(run, played, snapshots, most_levels), False, problems)
 
 
 def _read(
-    run: LoggedRun, problems: list[str], read: Callable[[LoggedRun], dict[str, np.ndarray]]
+    run: Run, problems: list[str], read: Callable[[Run], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """Records of levels; none if they are damaged, which is added to the problems."""
     try:
@@ -123,7 +124,7 @@ def _read(
         return {}
 
 
-def _every_play(run: LoggedRun, problems: list[str]) -> dict[str, np.ndarray]:
+def _every_play(run: Run, problems: list[str]) -> dict[str, np.ndarray]:
     """All records of levels: of a sample nobody knows which play of a level was its last."""
     try:
         size = run.files.levels.stat().st_size
@@ -135,12 +136,12 @@ def _every_play(run: LoggedRun, problems: list[str]) -> dict[str, np.ndarray]:
             f"and its levels.csv is too large to be searched ({size:,} bytes)"
         )
         return {}
-    return _read(run, problems, lambda run: run.played(MOST_BYTES))
+    return _read(run, problems, lambda run: run.sample_of_played_levels(MOST_BYTES))
 
 
-def _complete_until(run: LoggedRun) -> float:
+def _complete_until(run: Run) -> float:
     """The last cycle up to which all are recorded."""
-    kept = run.config.get("run")
+    kept = run.settings.get("run")
     full = kept.get("recorded_cycles") if isinstance(kept, dict) else None
     return float(full) if isinstance(full, int) else math.inf
 
@@ -218,7 +219,7 @@ def _is_shown(name: str) -> bool:
 
 
 def _played_frames(
-    run: LoggedRun, played: Mapping[str, np.ndarray], snapshots: list[Snapshot], most: int
+    run: Run, played: Mapping[str, np.ndarray], snapshots: list[Snapshot], most: int
 ) -> list[Frame]:
     """For methods without a level buffer: the levels that were played between two snapshots."""
     if "cycle" not in played or not len(played["cycle"]):
@@ -248,15 +249,15 @@ def _played_frames(
     return frames
 
 
-def _updates_at(run: LoggedRun, cycle: int) -> int:
-    curves = run.metrics
+def _updates_at(run: Run, cycle: int) -> int:
+    curves = logged(run)
     known = np.isfinite(curves["cycle"]) & np.isfinite(curves["updates"])
     if not known.any():
         return 0
     return round(float(np.interp(cycle, curves["cycle"][known], curves["updates"][known])))
 
 
-def curriculum_data(curriculum: Curriculum) -> dict[str, Any] | None:
+def curriculum_data(curriculum: Moments) -> dict[str, Any] | None:
     """The moments for the page. What never changes of a level is said once; None if there is nothing."""
     frames = curriculum.frames
     if not frames:

@@ -1,21 +1,23 @@
 """The data of the page: everything that it shows, as plain JSON. Loads no JAX, but to draw pictures."""
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import cenie
 from cenie.envs.suite_files import is_file_suite
-from cenie.report import stats
 from cenie.report.appearance import colours, group_title
-from cenie.report.comparable import comparability
+from cenie.report.measure import stats
+from cenie.report.measure.comparable import comparability
+from cenie.report.measure.scores import SuiteScores, measured_domains
 from cenie.report.page.commands import train_command
-from cenie.report.page.curriculum import MOST_FRAMES, Curriculum, curriculum_data, read_curriculum
+from cenie.report.page.curriculum import MOST_FRAMES, Moments, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
-from cenie.report.runs import Group, LoggedRun
+from cenie.report.runs import Group
 from cenie.rundir.files import flat
+from cenie.rundir.run import Run
 
 if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
@@ -55,17 +57,19 @@ def page_data(
     studio: "Studio | None" = None,
     limits: Limits = LIMITS,
     stratified: bool = False,
+    measured: Mapping[str, Sequence[SuiteScores]] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Everything that the page shows of groups of runs; `skipped` says which directories it does not.
 
     With a `studio`, levels are drawn and episodes are filmed, which takes JAX and, for episodes, checkpoints.
-    `stratified` asks for rliable's intervals.
+    `stratified` asks for rliable's intervals. `measured` are the scores of each domain, if they are known.
     """
     problems: list[str] = []
     if studio is not None:
         studio.begin_page()
-    suites = suite_results(groups, problems, stratified=stratified)
+    measured = measured or measured_domains(groups)
+    suites = suite_results(groups, measured, stratified=stratified)
     runs = [run for group in groups for run in group.runs]
     chosen, left_out = _shown_runs(groups, limits)
     filmed = _most_to_see(chosen, limits.filmed)
@@ -89,9 +93,9 @@ def page_data(
         "runs": [_run(run, groups) for run in runs],
         "suites": suites,
         "intervals": stats.COVERS_STRATIFIED if stratified else stats.COVERS,
-        "training": training_data(groups, problems),
+        "training": training_data(groups),
         "curricula": curricula,
-        "notes": _notes(groups),
+        "notes": _notes(groups, measured),
         "skipped": [*skipped, *problems],
         "leftOut": [*left_out, *_left_out(curricula, studio)],
     }
@@ -114,7 +118,7 @@ def _groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return found
 
 
-def _run(run: LoggedRun, groups: Sequence[Group]) -> dict[str, Any]:
+def _run(run: Run, groups: Sequence[Group]) -> dict[str, Any]:
     group = next(number for number, group in enumerate(groups) if run in group.runs)
     return {
         "name": run.path.resolve().name,
@@ -125,22 +129,21 @@ def _run(run: LoggedRun, groups: Sequence[Group]) -> dict[str, Any]:
         "finished": run.summary is not None,
         "updates": (run.summary or {}).get("updates"),
         "version": run.version,
-        "command": train_command(run.config),
-        "config": [[path, value] for path, value in flat(run.config)],
+        "command": train_command(run.settings),
+        "config": [[path, value] for path, value in flat(run.settings)],
     }
 
 
-def _notes(groups: Sequence[Group]) -> list[str]:
+def _notes(groups: Sequence[Group], measured: Mapping[str, Sequence[SuiteScores]]) -> list[str]:
     """In what runs that are shown side by side differ."""
-    domains = dict.fromkeys(group.domain for group in groups)
     found = []
-    for domain in domains:
-        for sentence in comparability([group for group in groups if group.domain == domain]):
-            found.append(f"{domain}: {sentence}" if len(domains) > 1 else sentence)
+    for domain, suites in measured.items():
+        for sentence in comparability([group for group in groups if group.domain == domain], suites):
+            found.append(f"{domain}: {sentence}" if len(measured) > 1 else sentence)
     return found
 
 
-def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun], list[str]]:
+def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[Run], list[str]]:
     """One run of each group, a finished one if there is any, and what is not shown."""
     chosen = [next((run for run in group.runs if run.summary is not None), group.runs[0]) for group in groups]
     shown, left_out = _most_to_see(chosen, limits.curricula), []
@@ -158,18 +161,18 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[LoggedRun
     return shown, left_out
 
 
-def _most_to_see(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
+def _most_to_see(runs: Sequence[Run], most: int) -> list[Run]:
     """Some of the runs, in their order: of each domain in turn those with novelty first, then those with a
     level buffer."""
 
-    def worth(run: LoggedRun) -> int:
-        teacher = run.config.get("teacher")
+    def worth(run: Run) -> int:
+        teacher = run.settings.get("teacher")
         parts = teacher if isinstance(teacher, dict) else {}
         return bool(parts.get("novelty")) + bool(parts.get("replay"))
 
-    turns: list[tuple[int, LoggedRun]] = []
-    for domain in dict.fromkeys(run.domain for run in runs):
-        own = sorted((run for run in runs if run.domain == domain), key=worth, reverse=True)
+    turns: list[tuple[int, Run]] = []
+    for domain in dict.fromkeys(run.domain_name for run in runs):
+        own = sorted((run for run in runs if run.domain_name == domain), key=worth, reverse=True)
         turns += enumerate(own)
     first = [run for _, run in sorted(turns, key=lambda each: each[0])[:most]]
     return [run for run in runs if run in first]
@@ -208,7 +211,7 @@ class _Share:
 
 
 def _curriculum(
-    run: LoggedRun, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
+    run: Run, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
 ) -> dict[str, Any] | None:
     """The level buffer of a run over training, with pictures if there is a studio."""
     curriculum = read_curriculum(run, share.levels(min(len(run.snapshots), MOST_FRAMES)))
@@ -225,9 +228,7 @@ def _curriculum(
     return data if data["frames"] or data["heldOut"] else None
 
 
-def _draw(
-    data: dict[str, Any], run: LoggedRun, curriculum: Curriculum, *, share: _Share, studio: "Studio"
-) -> None:
+def _draw(data: dict[str, Any], run: Run, curriculum: Moments, *, share: _Share, studio: "Studio") -> None:
     """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
     from cenie.report.page.pictures import notable
 

@@ -27,10 +27,3 @@ def one(value: float | int | None) -> float | int | None:
         return None
     rounded = float(f"{value:.{DIGITS}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-def evenly(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below `count`, the first and the last included."""
-    if count <= most:
-        return list(range(count))
-    return np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()

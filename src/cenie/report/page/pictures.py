@@ -17,11 +17,9 @@ from PIL import Image
 from cenie.envs.base import Domain
 from cenie.replay.columns import score_columns
 from cenie.report import films, shown_levels
-from cenie.report.page.curriculum import Curriculum
+from cenie.report.page.curriculum import Moments
 from cenie.report.page.numbers import one
-from cenie.report.runs import LoggedRun
 from cenie.report.shown_levels import Scene
-from cenie.rundir.config_file import load_config
 from cenie.rundir.run import Run
 from cenie.xla.cache import kept_programs
 
@@ -84,7 +82,7 @@ class Studio:
         self.pictures = Budget(pictures, refused=self.pictures.refused)
         self.films = Budget(films, refused=self.films.refused)
 
-    def level_pictures(self, run: LoggedRun, curriculum: Curriculum, most: int) -> dict[int, str]:
+    def level_pictures(self, run: Run, curriculum: Moments, most: int) -> dict[int, str]:
         """Pictures of the shown levels by their ids, the ones that count most first, as data URIs."""
         _, opened = self._open(run)
         places = curriculum.places()
@@ -96,7 +94,7 @@ class Studio:
             found[number] = picture
         return found
 
-    def level_films(self, run: LoggedRun, curriculum: Curriculum, numbers: Sequence[int]) -> dict[int, Any]:
+    def level_films(self, run: Run, curriculum: Moments, numbers: Sequence[int]) -> dict[int, Any]:
         """Films of the newest student on stored levels, by their ids."""
         _, opened = self._open(run)
         places = curriculum.places()
@@ -104,7 +102,7 @@ class Studio:
         made = self._films(run, [_stored(opened.domain, *places[number]) for number in chosen])
         return {number: film for number, film in zip(chosen, made, strict=True) if film is not None}
 
-    def suite_films(self, run: LoggedRun, suite: str, most: int) -> list[dict[str, Any]]:
+    def suite_films(self, run: Run, suite: str, most: int) -> list[dict[str, Any]]:
         """The levels of a suite, each with its picture and, if there is one, its film."""
         _, opened = self._open(run)
         wanted = shown_levels.suite_scenes(opened.domain, suite)[:most]
@@ -114,14 +112,14 @@ class Studio:
             for scene, film in made
         ]
 
-    def _open(self, run: LoggedRun) -> tuple[int, Run]:
+    def _open(self, run: Run) -> tuple[int, Run]:
         """The run with its newest checkpoint, and a number that is another one for every checkpoint."""
         stamps = (file.stat().st_mtime_ns for file in run.files.checkpoints.glob("step-*"))
         newest = max(stamps, default=0)
         known = self._opened.get(run.path)
         if known is None or known[0] != newest:
-            config = load_config(run.files.config, self._domains.get(run.domain))
-            self._opened[run.path] = newest, films.open_for_pictures(run.path, config)
+            entry = self._domains.get(run.domain_name)
+            self._opened[run.path] = newest, Run(run.path, entry=entry, devices=1)
             self._filmed = {key: film for key, film in self._filmed.items() if key[0] != run.path}
         return self._opened[run.path]
 
@@ -129,14 +127,14 @@ class Studio:
         if self._interrupted():
             raise InterruptedDrawing
 
-    def _picture(self, run: LoggedRun, scene: Scene, domain: Domain) -> str | None:
+    def _picture(self, run: Run, scene: Scene, domain: Domain) -> str | None:
         self._stop_if_interrupted()
         key = run.path, scene.name
         if key not in self._drawn:
             self._drawn[key] = data_uri(_small(_drawn_level(domain, scene), PICTURE_SIDE))
         return self._drawn[key] if self.pictures.take(len(self._drawn[key])) else None
 
-    def _films(self, run: LoggedRun, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
+    def _films(self, run: Run, wanted: Sequence[Scene]) -> list[dict[str, Any] | None]:
         newest, opened = self._open(run)
         missing = [scene for scene in wanted if (run.path, newest, scene.name) not in self._filmed]
         if missing:
@@ -216,7 +214,7 @@ def data_uri(picture: UInt8[np.ndarray, "height width 3"]) -> str:
     return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 
-def notable(curriculum: Curriculum, most: int) -> list[int]:
+def notable(curriculum: Moments, most: int) -> list[int]:
     """Levels of the last moment that people will want to see played: the likeliest to be replayed, and those
     with the most and the least of each score."""
     if not curriculum.frames or not curriculum.has_buffer:

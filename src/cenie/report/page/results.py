@@ -1,161 +1,84 @@
-"""What the students came to on held-out levels: learning curves and results of each level, with intervals."""
+"""What the students came to on held-out levels, as the page shows it: curves, levels and statistics."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from cenie.report import stats
-from cenie.report.page.numbers import evenly, one, short
-from cenie.report.runs import Episodes, Group, LoggedRun
-from cenie.report.scores import counted_runs
-from cenie.rundir.files import RunDirectoryError
+from cenie.report.measure.curves import STATISTICS, score_curve
+from cenie.report.measure.scores import GroupScores, SuiteScores
+from cenie.report.measure.stats import Estimate
+from cenie.report.page.numbers import one, short
+from cenie.report.runs import Group
 
 MOST_POINTS = 60
 """Of a learning curve."""
-RESAMPLES = 1000
-"""Of a bootstrap at one point of a curve."""
 MOST_DOTS = 20
 """Runs of a group whose own results on a level are shown as dots."""
-_TOGETHER = 0.02
-"""Evaluations that are no further apart than this part of a training count as one."""
-STATISTICS = {"IQM": stats.iqm, "mean": stats.mean}
 
 
 def suite_results(
-    groups: Sequence[Group], problems: list[str], *, stratified: bool = False
+    groups: Sequence[Group], measured: Mapping[str, Sequence[SuiteScores]], *, stratified: bool = False
 ) -> list[dict[str, Any]]:
     """For each domain and suite: the curve of each group, and its final results level by level.
 
-    What cannot be read is added to the `problems`.
+    `measured` has the suites of each domain.
     """
-    results = []
-    for domain in dict.fromkeys(group.domain for group in groups):
-        own = [(number, group) for number, group in enumerate(groups) if group.domain == domain]
-        read = {id(run): _readable(run, problems) for _, group in own for run in group.runs}
-        suites = dict.fromkeys(suite for found in read.values() for suite in found)
-        for suite in suites:
-            made = [_of_group(number, group, suite, read, stratified) for number, group in own]
-            made = [each for each in made if each is not None]
-            if made:
-                results.append(_suite(domain, suite, made, stratified))
-    return results
+    return [
+        {
+            "domain": domain,
+            "name": suite.suite,
+            "levels": list(suite.levels),
+            "groups": [
+                _group(groups.index(each.group), each, suite, stratified) for each in _in_order(suite, groups)
+            ],
+        }
+        for domain, suites in measured.items()
+        for suite in suites
+    ]
 
 
-def _readable(run: LoggedRun, problems: list[str]) -> list[str]:
-    """The suites that a run has played, as far as its tables can be read."""
-    try:
-        return run.suites
-    except RunDirectoryError as error:
-        problems.append(f"evaluations of {run.path} are left out: {error}")
-        return []
+def _in_order(suite: SuiteScores, groups: Sequence[Group]) -> Iterable[GroupScores]:
+    """The groups of a suite in the order of the page; untrained ones show what there is."""
+    return sorted((*suite.groups, *suite.untrained), key=lambda each: groups.index(each.group))
 
 
-def _of_group(
-    number: int, group: Group, suite: str, read: dict[int, list[str]], stratified: bool
-) -> dict[str, Any] | None:
-    runs = [run for run in group.runs if suite in read[id(run)]]
-    if not runs:
-        return None
-    counted = [run for run in counted_runs(group, suite) if run in runs] or runs
-    final = [run.final_episodes(suite).level_means() for run in counted]
-    curve = _curve([run.evaluations.of(suite) for run in runs], stratified)
-    return {"group": number, "final": final, "curve": curve, "seeds": [run.seed for run in counted]}
-
-
-def _suite(domain: str, suite: str, made: list[dict[str, Any]], stratified: bool) -> dict[str, Any]:
-    levels = list(dict.fromkeys(name for each in made for run in each["final"] for name in run))
+def _group(number: int, scores: GroupScores, suite: SuiteScores, stratified: bool) -> dict[str, Any]:
+    aggregates = scores.aggregates(stratified=stratified)
     return {
-        "domain": domain,
-        "name": suite,
-        "levels": levels,
-        "groups": [
-            {
-                "group": each["group"],
-                "seeds": each["seeds"],
-                "curve": each["curve"],
-                "levels": [_level(each["final"], level) for level in levels],
-                "overall": _overall(each["final"], stratified),
-            }
-            for each in made
-        ],
+        "group": number,
+        "seeds": [run.seed for run in scores.runs],
+        "curve": _curve(scores.group, suite.suite, stratified),
+        "levels": [_level(scores, place) for place in range(len(suite.levels))],
+        "overall": {name: _estimate(aggregates.get(name)) for name in STATISTICS},
     }
 
 
-def _level(final: list[dict[str, float]], level: str) -> dict[str, Any]:
+def _level(scores: GroupScores, place: int) -> dict[str, Any]:
     """Median, quartiles and the single runs, as the paper's bars show them; `unknown` of them are NaN."""
-    values = np.array([run[level] for run in final if level in run])
-    if not len(values):
-        return {"median": None, "low": None, "high": None, "runs": [], "unknown": 0}
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    low, middle, high = scores.quartiles[:, place].tolist()
+    values = scores.scores[:, place]
     return {
         "median": one(middle),
         "low": one(low),
         "high": one(high),
         "runs": short(values[:MOST_DOTS]),
-        "unknown": int(np.isnan(values).sum()),
+        "unknown": sum(value != value for value in values.tolist()),
     }
 
 
-def _overall(final: list[dict[str, float]], stratified: bool) -> dict[str, Any]:
-    """Each statistic over the levels that all runs have played, with its interval; None where a score is NaN
-    or, for the ends, where there is no interval."""
-    shared = [level for level in final[0] if all(level in run for run in final)]
-    scores = np.array([[run[level] for level in shared] for run in final])
+def _estimate(found: Estimate | None) -> list[int | float | None]:
+    """A statistic with its interval; None where a score is NaN, or there is no interval."""
+    return [None, None, None] if found is None else [one(found.value), one(found.low), one(found.high)]
+
+
+def _curve(group: Group, suite: str, stratified: bool) -> dict[str, Any] | None:
+    runs = [run for run in group.runs if suite in run.suites]
+    evaluations = [run.evaluations_by_suite[suite] for run in runs if suite in run.evaluations_by_suite]
+    found = score_curve(evaluations, most=MOST_POINTS, stratified=stratified)
+    if found is None:
+        return None
     return {
-        name: _estimate(scores, statistic, stats.RESAMPLES, stratified)
-        for name, statistic in STATISTICS.items()
+        "updates": short(found.updates),
+        "env_steps": [one(value) for value in found.env_steps.tolist()],
+        "runs": found.runs.tolist(),
+        **{name: [_estimate(each) for each in estimates] for name, estimates in found.estimates.items()},
     }
-
-
-def _estimate(
-    scores: np.ndarray, statistic: stats.Statistic, resamples: int, stratified: bool
-) -> list[int | float | None]:
-    if not scores.size:
-        return [None, None, None]
-    found = stats.estimate(scores, statistic, stratified=stratified, resamples=resamples)
-    return [one(found.value), one(found.low), one(found.high)]
-
-
-def _curve(evaluations: list[Episodes], stratified: bool) -> dict[str, Any] | None:
-    """Statistics over the runs at the evaluations of all of them.
-
-    Runs evaluate at slightly different updates, so that each is interpolated between its own evaluations;
-    before its first one and after its last one it does not count.
-    """
-    tables = [table for table in map(_table, evaluations) if table is not None]
-    if not tables:
-        return None
-    shared = [level for level in tables[0][2] if all(level in table[2] for table in tables)]
-    places = _apart(np.unique(np.concatenate([table[0] for table in tables])))
-    places = places[evenly(len(places), MOST_POINTS)]
-    points: dict[str, list[Any]] = {"updates": short(places), "env_steps": [], "runs": []}
-    points |= {name: [] for name in STATISTICS}
-    for place in places:
-        present = [table for table in tables if table[0][0] <= place <= table[0][-1]]
-        rows = [
-            [np.interp(place, updates, scores[level]) for level in shared] for updates, _, scores in present
-        ]
-        steps = [np.interp(place, at, made) for at, made, _ in present]
-        points["env_steps"].append(one(float(np.mean(steps))))
-        points["runs"].append(len(present))
-        for name, statistic in STATISTICS.items():
-            points[name].append(_estimate(np.array(rows), statistic, RESAMPLES, stratified))
-    return points
-
-
-def _apart(places: np.ndarray) -> np.ndarray:
-    """Without places that the next one follows at once: runs evaluate a few updates earlier or later."""
-    return places[np.append(np.diff(places) > _TOGETHER * places[-1], True)]
-
-
-def _table(episodes: Episodes) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]] | None:
-    """When a run was evaluated, in updates and environment steps, and the score of each level then."""
-    parts = episodes.checkpoints()
-    if not parts:
-        return None
-    means = [part.level_means() for part in parts]
-    shared = [level for level in means[0] if all(level in each for each in means)]
-    updates = np.array([part.updates[0] for part in parts], float)
-    steps = np.array([part.env_steps[0] for part in parts], float)
-    return updates, steps, {level: np.array([each[level] for each in means]) for level in shared}

@@ -1,16 +1,14 @@
 """What was logged while training: a few columns of `metrics.jsonl`, thinned, for each group of runs."""
 
-import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from cenie.report.measure.curves import MetricRange, metric_range
 from cenie.report.page.numbers import short
-from cenie.report.runs import Group, LoggedRun, read_curves
-from cenie.rundir.files import RunDirectoryError
-from cenie.system.durable import open_regular
+from cenie.report.runs import Group
+from cenie.rundir.metrics import column_names
 
 PLACES = 60
 """Points of a curve."""
@@ -32,21 +30,21 @@ _LEVEL = "level/"
 _MOST_LEVEL_COLUMNS = 8
 
 
-def training_data(groups: Sequence[Group], problems: list[str]) -> list[dict[str, Any]]:
+def training_data(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """For each metric the curve of each group: the mean over its runs, and the lowest and highest of them."""
     described = _described(groups)
     names = [*_TITLES, *described]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number, group in enumerate(groups):
-        curves = [_read(run, names, problems) for run in group.runs[:MOST_RUNS]]
+        curves = [run.curves(names, PLACES) for run in group.runs[:MOST_RUNS]]
         curves = [curve for curve in curves if np.isfinite(curve["updates"]).any()]
         if not curves:
             continue
         places = np.linspace(0, max(float(np.nanmax(curve["updates"])) for curve in curves), PLACES)
         for name in names:
-            made = _curve(curves, name, places)
+            made = metric_range(curves, name, places)
             if made is not None:
-                found[name].append({"group": number, **made})
+                found[name].append({"group": number, **_data(made)})
     titles = _TITLES | {name: f"training levels: {name.removeprefix(_LEVEL)}" for name in described}
     return [{"name": name, "title": titles[name], "groups": made} for name, made in found.items() if made]
 
@@ -55,43 +53,13 @@ def _described(groups: Sequence[Group]) -> list[str]:
     """What domains say of levels, as far as the logs have it."""
     names: dict[str, None] = {}
     for group in groups:
-        run = group.runs[0]
-        columns = [name for name in _first_row(run) if name.startswith(_LEVEL)]
+        columns = [name for name in column_names(group.runs[0].files.metrics) if name.startswith(_LEVEL)]
         names |= dict.fromkeys(columns[:_MOST_LEVEL_COLUMNS])
     return list(names)
 
 
-def _first_row(run: LoggedRun) -> dict[str, Any]:
-    try:
-        with open(open_regular(run.files.metrics, os.O_RDONLY), "rb") as file:
-            row = json.loads(file.readline(2**20))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
-def _read(run: LoggedRun, names: Sequence[str], problems: list[str]) -> dict[str, np.ndarray]:
-    try:
-        return read_curves(run.files.metrics, names, PLACES)
-    except RunDirectoryError as error:
-        problems.append(f"metrics.jsonl of {run.path} is left out: {error}")
-        return {"updates": np.empty(0)}
-
-
-def _curve(curves: list[dict[str, np.ndarray]], name: str, places: np.ndarray) -> dict[str, Any] | None:
-    """A metric of several runs at the same places; a run counts as far as it has got."""
-    rows = []
-    for curve in curves:
-        known = np.isfinite(curve[name]) & np.isfinite(curve["updates"])
-        if known.sum() > 1:
-            at, values = curve["updates"][known], curve[name][known]
-            rows.append(np.interp(places, at, values, left=values[0], right=np.nan))
-    if not rows:
-        return None
-    values = np.array(rows)
-    present = np.isfinite(values).any(axis=0)
-    values = values[:, present]
-    made = {"updates": short(places[present]), "mean": short(np.nanmean(values, axis=0))}
-    if len(rows) > 1:
-        made |= {"low": short(np.nanmin(values, axis=0)), "high": short(np.nanmax(values, axis=0))}
+def _data(found: MetricRange) -> dict[str, Any]:
+    made = {"updates": short(found.updates), "mean": short(found.mean)}
+    if found.runs > 1:
+        made |= {"low": short(found.low), "high": short(found.high)}
     return made

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cenie.report.measure.scores import SuiteScores
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
 from cenie.settings import Problem, SettingsError
@@ -37,6 +38,7 @@ def write_page(
     pictures: bool = True,
     limits: Limits = LIMITS,
     stratified: bool = False,
+    measured: Mapping[str, Sequence[SuiteScores]] | None = None,
     domains: Mapping[str, "Domain"] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
@@ -44,12 +46,21 @@ def write_page(
 
     `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
     episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
-    `stratified` asks for rliable's intervals. `domains` are those of the user's own by their names: none is
+    `stratified` asks for rliable's intervals. `measured` are the scores of each domain, if they are known.
+    `domains` are those of the user's own by their names: none is
     imported because a file names it.
     """
     check_installed()
     studio = open_studio(limits, domains=domains) if pictures else None
-    data = page_data(groups, skipped=skipped, studio=studio, limits=limits, stratified=stratified, say=say)
+    data = page_data(
+        groups,
+        skipped=skipped,
+        studio=studio,
+        limits=limits,
+        stratified=stratified,
+        measured=measured,
+        say=say,
+    )
     replace_file(out, page_html(data).encode())
     return out
 

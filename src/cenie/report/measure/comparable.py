@@ -4,19 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cenie.report import stats
-from cenie.report.runs import FOLLOWS, Group, LoggedRun, shown
-from cenie.report.scores import suite_scores, suites_of, unknown_scores
+from cenie.report.measure import stats
+from cenie.report.measure.scores import SuiteScores, measured_suites, unknown_scores
+from cenie.report.runs import FOLLOWS, Group, shown
 from cenie.rundir.files import flat
+from cenie.rundir.run import Run
 
 _MOST = 6
 """So many sentences of one kind are written out; what comes after is counted."""
 
 
-def comparability(groups: Sequence[Group]) -> list[str]:
+def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None = None) -> list[str]:
     """In what the runs of one domain differ that should not: a sentence for each; none if in nothing.
 
-    Runs that are not finished are named, and not held against the others any further.
+    Runs that are not finished are named, and not held against the others any further. `suites` are the scores
+    of the groups, if they were measured already.
     """
     runs = [(group.label, run) for group in groups for run in group.runs]
     finished = [(label, run) for label, run in runs if run.summary is not None]
@@ -32,7 +34,7 @@ def comparability(groups: Sequence[Group]) -> list[str]:
         *_seeds(groups),
         *_limited(_not_exact([run for _, run in runs])),
         *_few_runs(groups),
-        *_limited(_unknown_scores(groups)),
+        *_limited(_unknown_scores(measured_suites(groups) if suites is None else suites)),
         *_limited(sentence for _, run in runs for sentence in run.damage),
     ]
 
@@ -43,13 +45,13 @@ def _limited(sentences: Iterator[str]) -> list[str]:
     return found if more <= 0 else [*found[:_MOST], f"... and {more} more of this kind"]
 
 
-def _unfinished(runs: Sequence[LoggedRun]) -> Iterator[str]:
+def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if run.summary is None:
             yield f"{run.path} is not finished: it counts only where no run of its kind is"
 
 
-def _not_exact(runs: Sequence[LoggedRun]) -> Iterator[str]:
+def _not_exact(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if run.summary is not None and run.summary.get("bit_exact") is False:
             listed = run.summary.get("deviations")
@@ -69,16 +71,12 @@ def _few_runs(groups: Sequence[Group]) -> Iterator[str]:
             yield f"{sentence} ({', '.join(labels)})"
 
 
-def _unknown_scores(groups: Sequence[Group]) -> Iterator[str]:
-    for suite in suites_of(groups):
-        scores = suite_scores(groups, suite)
-        if scores is not None:
-            yield from unknown_scores(scores)
+def _unknown_scores(suites: Sequence[SuiteScores]) -> Iterator[str]:
+    for scores in suites:
+        yield from unknown_scores(scores)
 
 
-def _differing(
-    what: str, runs: Sequence[tuple[str, LoggedRun]], value: Callable[[LoggedRun], str | None]
-) -> list[str]:
+def _differing(what: str, runs: Sequence[tuple[str, Run]], value: Callable[[Run], str | None]) -> list[str]:
     """One sentence with all values and whose they are, or none if they are all the same."""
     found: dict[str, list[str]] = {}
     for label, run in runs:
@@ -91,16 +89,16 @@ def _differing(
     return [f"the {what} differ: {told}"]
 
 
-def _env_steps(run: LoggedRun) -> str:
-    settings = run.config.get("run")
+def _env_steps(run: Run) -> str:
+    settings = run.settings.get("run")
     steps = settings.get("env_steps") if isinstance(settings, dict) else None
     return "no limit" if steps is None else shown(steps)
 
 
-def _evaluations(runs: Sequence[tuple[str, LoggedRun]]) -> Iterator[str]:
+def _evaluations(runs: Sequence[tuple[str, Run]]) -> Iterator[str]:
     """How the students that are compared were chosen, for each suite."""
 
-    def how(run: LoggedRun, suite: str) -> str | None:
+    def how(run: Run, suite: str) -> str | None:
         episodes = run.final_episodes(suite)
         if not len(episodes):
             return None
@@ -115,9 +113,9 @@ def _evaluations(runs: Sequence[tuple[str, LoggedRun]]) -> Iterator[str]:
         )
 
 
-def _settings(runs: Sequence[tuple[str, LoggedRun]], part: str) -> Iterator[str]:
+def _settings(runs: Sequence[tuple[str, Run]], part: str) -> Iterator[str]:
     """Settings of a part of the config that are not the same in all runs."""
-    values = [(label, run, dict(flat(run.config.get(part), part))) for label, run in runs]
+    values = [(label, run, dict(flat(run.settings.get(part), part))) for label, run in runs]
     paths = dict.fromkeys(path for _, _, own in values for path in own if path not in FOLLOWS)
     for path in paths:
         found = {id(run): shown(own.get(path)) for _, run, own in values}

@@ -19,10 +19,9 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.config import DesignerConfig
-from cenie.methods.designer import DesignerSource, rank_among, rewards_of, utility_of
+from cenie.methods.paired import DesignerConfig, DesignerSource, rank_among, rewards_of, utility_of
 from cenie.records import Advantages, Rollout, Step
-from cenie.replay.outcomes import Outcomes, Played, episode_outcomes
+from cenie.replay.outcomes import Outcomes, episode_outcomes
 from cenie.rundir.checkpoint import digest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
@@ -216,10 +215,13 @@ def test_a_walker_that_fell_beside_one_that_still_walks_has_a_regret_at_quick(me
     rollouts = (falls, walks) if method == "paired" else (walks,)
     advantages = Advantages(falls.value, falls.value, falls.value, 1.0, 1.0)
     batch = tuple(
-        Played(assignment.batch_of(0).levels, one, advantages, episode_outcomes(one)) for one in rollouts
+        dataclasses.replace(
+            assignment.batch_of(0), rollout=one, advantages=advantages, outcomes=episode_outcomes(one)
+        )
+        for one in rollouts
     )
     assert len(batch) == students
-    _, metrics, _ = teacher.tell(curriculum, state, assignment, played=batch, key=jax.random.key(2))
+    _, metrics, _ = teacher.tell(curriculum, state, assignment, plays=batch, key=jax.random.key(2))
     assert float(metrics["source/known"]) == 1.0
     assert float(metrics["source/utility"]) == (6.0 - (-98.0) if method == "paired" else -6.0)
 
@@ -427,7 +429,7 @@ def test_settings_that_cannot_be_are_refused():
     small = {"env.size": 3}
     assert preset("maze", "paired", overrides=small).design_spec is not None
     without = dataclasses.replace(find_domain("maze"), design=None)
-    assert "method: cannot be paired: maze has no design" in refusals("paired", {}, entry=without)
+    assert "method: must be another one: this domain has no design" in refusals("paired", {}, entry=without)
 
 
 def test_a_domain_without_a_design_environment_says_so():

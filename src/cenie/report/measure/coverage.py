@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenie.report.runs import Group, LoggedRun
+from cenie.report.runs import Group
 from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.run import Run
 
 STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
 """The paper's checkpoints (1k, 10k, 20k and 30k updates) as parts of a run."""
@@ -37,7 +38,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
+class CoverageMap:
     """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
 
     clouds: tuple[Cloud, ...]
@@ -49,7 +50,7 @@ class Coverage:
     """The mean distance to the nearest neighbour, of every run of each group."""
 
 
-def stages_of(run: LoggedRun) -> list[int]:
+def stages_of(run: Run) -> list[int]:
     """The cycles of the snapshots that are nearest to the stages of a run, each once."""
     cycles = np.array(list(run.snapshots))
     if not len(cycles):
@@ -60,12 +61,14 @@ def stages_of(run: LoggedRun) -> list[int]:
 
 def is_recurrent(group: Group) -> bool:
     """Whether the points are made of a network's memory, which no two networks share."""
-    student = group.runs[0].config.get("student")
+    student = group.runs[0].settings.get("student")
     network = student.get("network") if isinstance(student, dict) else None
     return isinstance(network, dict) and network.get("kind") in ("lstm", "gru")
 
 
-def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0) -> Coverage | None:
+def measure_coverage(
+    groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0
+) -> CoverageMap | None:
     """The coverage of all groups that have recorded points; None if there are fewer than two of them.
 
     Needs scikit-learn. Points of another width than those of the first group cannot be compared with them and
@@ -107,7 +110,7 @@ def measure_coverage(groups: Sequence[Group], *, most: int = MOST_POINTS, seed: 
         np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
         for cloud in clouds
     )
-    return Coverage(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
+    return CoverageMap(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
 
 
 def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, int]]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenie.report.coverage import stages_of
-from cenie.report.runs import Group, LoggedRun
+from cenie.report.measure.coverage import stages_of
+from cenie.report.measure.curves import logged
+from cenie.report.runs import Group
 from cenie.rundir.files import RunDirectoryError
+from cenie.rundir.run import Run
 
 INTERVALS = 12
 """Into so many intervals training is cut."""
@@ -91,13 +93,13 @@ def _replayed(group: Group, limit: int) -> dict[str, np.ndarray]:
     tables = []
     for run in group.runs:
         try:
-            played = run.played(limit)
+            played = run.sample_of_played_levels(limit)
         except RunDirectoryError:
             continue
         if not len(played.get("cycle", ())):
             continue
         chosen = (played["kind"] == "replay") & (played["student"] == 0)
-        counters = run.metrics
+        counters = logged(run)
         known = np.isfinite(counters["cycle"]) & np.isfinite(counters["updates"])
         if not known.any():
             continue
@@ -151,14 +153,14 @@ def _composition(group: Group, scale: Scale, rows: dict[str, np.ndarray], values
 class Chosen:
     """Stored levels of low regret at one time of a run: rows of its buffer of high and of low novelty."""
 
-    run: LoggedRun
+    run: Run
     updates: int
     buffer: dict[str, np.ndarray]
     novel: np.ndarray
     familiar: np.ndarray
 
 
-def low_regret_levels(run: LoggedRun, count: int = 3) -> list[Chosen]:
+def low_regret_levels(run: Run, count: int = 3) -> list[Chosen]:
     """Of the stored levels of low regret those of the highest and of the lowest novelty, at some stages.
 
     The paper shows levels that are among the ten lowest by regret and among the ten highest by novelty; of

@@ -9,8 +9,8 @@ from jaxtyping import Array
 
 from cenie.records import Level
 from cenie.replay import buffer as buffers
-from cenie.rundir.levels import PLAYED, buffer_name
 from cenie.rundir.plays import Plays, aligned
+from cenie.rundir.snapshots import PLAYED, buffer_name
 from cenie.teach import teacher
 from cenie.teach.curriculum import TeacherState
 from cenie.teach.cycle import Setup
@@ -53,8 +53,7 @@ def _buffers(setup: Setup, state: TeacherState) -> list[tuple[Array, dict[str, A
         return []
     mix = teacher.current_mix(setup.curriculum, state)
     found = []
-    for past in state.replays:
-        buffer = past.buffer
+    for buffer in state.buffers:
         leaves = jax.tree_util.tree_leaves_with_path(buffer.levels)
         columns = {name: buffer.column(name) for name in buffer.columns}
         found.append(

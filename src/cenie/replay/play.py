@@ -1,0 +1,107 @@
+"""What a student did on a batch of levels, and what the teacher knows of them: one record for a whole cycle.
+
+A play begins as what the teacher asks for, and every step of a cycle fills in more of it: playing (rollout,
+outcomes, advantages, points), locating (which levels are equal, and which are stored), scoring and storing.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from cenie.records import Advantages, Level, Rollout
+from cenie.replay.outcomes import Outcomes, Points
+from cenie.xla.devices import per_level
+
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+    Later = Annotated[_T, "filled in by a later step of the cycle"]
+else:
+    # None before. A type checker does not ask at every use whether the step was made.
+    Later = Optional
+
+NEW, REPLAY, EDIT = 0, 1, 2
+"""What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
+
+_LATER: Any = None
+
+_STEPS = ("rollout", "outcomes", "advantages", "points", "statistics", "findings")
+"""What is of use for scores and novelty only, and large or split over devices."""
+
+
+class Play(eqx.Module):
+    """What one student did on a batch of `n` levels, and what the teacher knows of them.
+
+    Asked for: the `levels` and their `kind` (`NEW`, `REPLAY` or `EDIT`), whether the student `learned` from
+    them, and the lineage that they have if they enter the buffer: the id of the edited level in `parents`, or
+    -1, and in `generations` the number of edits since a generated level.
+
+    Played: the `rollout`, the `outcomes` of its completed episodes, its `advantages`; and, where they are
+    needed, state-action `points` for novelty and the `statistics` of the domain for the logs.
+
+    Located: `leader` is the first row of the batch with the same level, `slot` where the level was stored
+    before this batch, or -1. `best_return` is the highest return ever seen on each level, -inf without any:
+    this batch is included once the play is scored. `findings` is what an `ExaminingNovelty` found out.
+
+    Scored: `scores` by name; `entry_scores` are those of the first episodes alone, where these decide about
+    the entry. `valid` says which rows have a score that counts. `episodes` says which completed episodes a
+    score looks at.
+
+    Stored: `stored_in` is where each level is stored after the batch, or -1.
+
+    What is per level is split over the devices of a run, as long as it has many steps; what the teacher knows
+    is on every device in full.
+    """
+
+    levels: Level = per_level()
+    rollout: Later[Rollout] = per_level(default=None)
+    outcomes: Later[Outcomes] = per_level(default=None)
+    advantages: Later[Advantages] = per_level(default=None)
+    points: Later[Points] = per_level(default=None)
+    statistics: Later[dict[str, Array]] = per_level(default=None)
+    kind: Later[Int[Array, ""]] = _LATER
+    learned: Later[Bool[Array, ""]] = _LATER
+    parents: Later[Int[Array, " n"]] = _LATER
+    generations: Later[Int[Array, " n"]] = _LATER
+    leader: Later[Int[Array, " n"]] = _LATER
+    slot: Later[Int[Array, " n"]] = _LATER
+    fingerprints: Later[UInt32[Array, " n"]] = _LATER
+    best_return: Later[Float[Array, " n"]] = _LATER
+    findings: Any = None
+    scores: Later[dict[str, Float[Array, " n"]]] = _LATER
+    entry_scores: Later[dict[str, Float[Array, " n"]]] = _LATER
+    valid: Later[Bool[Array, " n"]] = _LATER
+    stored_in: Later[Int[Array, " n"]] = _LATER
+    episodes: Literal["average", "first", "last"] = eqx.field(static=True, default="average")
+
+    @property
+    def is_new(self) -> Bool[Array, ""]:
+        """Whether the source made the levels, as opposed to replayed or edited ones."""
+        return self.kind == NEW
+
+    @property
+    def is_replayed(self) -> Bool[Array, ""]:
+        """Whether the levels are those of the buffer."""
+        return self.kind == REPLAY
+
+    @property
+    def same_level(self) -> Bool[Array, "n n"]:
+        """Pairs of rows with the same level."""
+        return self.leader[:, None] == self.leader
+
+    @property
+    def is_copy(self) -> Bool[Array, " n"]:
+        """The rows whose level has an earlier row in the batch."""
+        return self.leader < jnp.arange(self.leader.shape[0])
+
+    def with_best_return(self) -> "Play":
+        """The play whose best returns include those of this batch: all rows of a level have one."""
+        reached = jnp.where(jnp.isfinite(self.outcomes.max_return), self.outcomes.max_return, -jnp.inf)
+        best_now = jnp.where(self.same_level, reached, -jnp.inf).max(axis=1)
+        return dataclasses.replace(self, best_return=jnp.maximum(self.best_return, best_now))
+
+    def without_steps(self) -> "Play":
+        """The play as the buffer needs it, whose size does not depend on the number of steps."""
+        return dataclasses.replace(self, **dict.fromkeys(_STEPS))

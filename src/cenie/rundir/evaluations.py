@@ -1,0 +1,244 @@
+"""`evaluations.csv`, and the tables of `cenie evaluate`, which have the same columns: a row for each episode
+on a held-out level.
+
+There is one writer (`_csv`) and one parser (`read_evaluations`). Loads no JAX.
+"""
+
+import csv
+import functools
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cenie.experiment.rows import EvaluationRow, level_means
+from cenie.rundir.files import FORMAT, RunDirectoryError
+from cenie.rundir.tables import Table, lines, readable_lines, unreadable, whole
+from cenie.system.durable import replace_file
+
+EVALUATION_COLUMNS = (
+    "cycle", "updates", "env_steps", "suite", "level", "variant", "episode",
+    "return", "solved", "score", "length",
+)  # fmt: skip
+_HEADER = (",".join(EVALUATION_COLUMNS) + "\n").encode()
+_OLDER_HEADERS = {
+    b"cycle,updates,env_steps,suite,level,variant,episode,return,solved,length\n": 1,
+}
+"""The first lines of tables of earlier formats, whose rows have other columns."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation: how far the run was, and the episodes played."""
+
+    cycle: int
+    updates: int
+    env_steps: int
+    rows: list[EvaluationRow]
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Episodes on held-out levels, a column each; all of the same length.
+
+    `cycle`, `updates` and `env_steps` say how far the run was; `solved` is 0 or 1.
+    """
+
+    cycle: np.ndarray
+    updates: np.ndarray
+    env_steps: np.ndarray
+    suite: np.ndarray
+    level: np.ndarray
+    variant: np.ndarray
+    episode: np.ndarray
+    returns: np.ndarray
+    solved: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.cycle)
+
+    def where(self, chosen: np.ndarray) -> "Episodes":
+        """The rows for which `chosen` is true."""
+        return Episodes(**{name: column[chosen] for name, column in vars(self).items()})
+
+    def of(self, suite: str) -> "Episodes":
+        """The rows of a suite."""
+        return self.where(self.suite == suite)
+
+    def after(self, cycle: int) -> "Episodes":
+        """The rows of the evaluation after a cycle."""
+        return self.where(self.cycle == cycle)
+
+    def last(self) -> "Episodes":
+        """The rows of the latest evaluation."""
+        return self.after(int(self.cycle.max())) if len(self) else self
+
+    def suites(self) -> list[str]:
+        """The suites in the order in which they were played first."""
+        return list(dict.fromkeys(self.suite.tolist()))
+
+    def levels(self) -> list[str]:
+        """The names of the levels in the order of their suite."""
+        return list(dict.fromkeys(self.level.tolist()))
+
+    def level_means(self, column: str = "score") -> dict[str, float]:
+        """The mean of a column for each level name, over variants, episodes and evaluations.
+
+        NaN if a result is not finite: an infinite result is no result.
+        """
+        means = level_means(self.level.tolist(), getattr(self, column))
+        return {level: mean if np.isfinite(mean) else np.nan for level, mean in means.items()}
+
+    @functools.cached_property
+    def over_training(self) -> "LevelCurves":
+        """The mean score on each level at every evaluation; of episodes of one suite."""
+        names = tuple(self.levels())
+        cycles, first, moment = np.unique(self.cycle, return_index=True, return_inverse=True)
+        place = {name: number for number, name in enumerate(names)}
+        cell = moment * len(names) + np.array([place[name] for name in self.level.tolist()], np.int64)
+        size = len(cycles) * len(names)
+        counts, sums = np.bincount(cell, minlength=size), np.bincount(cell, self.score, size)
+        means = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
+        means[~np.isfinite(means)] = np.nan
+        shape = len(cycles), len(names)
+        return LevelCurves(
+            self.updates[first], self.env_steps[first], names, means.reshape(shape), counts.reshape(shape)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCurves:
+    """Mean scores [evaluations, levels] over training, and of how many episodes.
+
+    A level that an evaluation has not played is NaN.
+    """
+
+    updates: np.ndarray
+    env_steps: np.ndarray
+    levels: tuple[str, ...]
+    scores: np.ndarray
+    episodes: np.ndarray
+
+    def always_played(self) -> dict[str, np.ndarray]:
+        """The scores on the levels that every evaluation has played."""
+        fewest = self.episodes.min(axis=0, initial=1).tolist()
+        return {level: self.scores[:, place] for place, level in enumerate(self.levels) if fewest[place]}
+
+
+class EvaluationTable(Table):
+    """`evaluations.csv`: one row per played episode, with the columns `EVALUATION_COLUMNS`.
+
+    `solved` is 0 or 1; `return` and `score` have the shortest digits that give the same float64 back.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.add(b"", 0, _HEADER)
+
+    def write(self, cycle: int, updates: int, env_steps: int, rows: Iterable[EvaluationRow]) -> None:
+        """Add the rows of one evaluation or, if the disk refuses (`WriteError`), none of them."""
+        played = list(rows)
+        self.add(_csv(Evaluation(cycle, updates, env_steps, played)), len(played), _HEADER)
+
+
+def write_evaluations(path: Path, evaluations: Iterable[Evaluation]) -> None:
+    """A whole table at once: a reader sees the old file or the new one, also if the disk refuses."""
+    replace_file(path, _HEADER + b"".join(map(_csv, evaluations)))
+
+
+def _csv(evaluation: Evaluation) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in evaluation.rows:
+        names = (row.suite, row.level, row.variant)
+        if any("\n" in name or "\r" in name for name in names):
+            raise ValueError(f"names must not contain line breaks, because rows are lines: {names}")
+        result = (row.episode, row.episode_return, int(row.solved), row.score, row.length)
+        writer.writerow((evaluation.cycle, evaluation.updates, evaluation.env_steps, *names, *result))
+    return text.getvalue().encode()
+
+
+def check_format(path: Path) -> None:
+    """Raise `RunDirectoryError` if the table is one of an earlier format; there may be none yet."""
+    try:
+        first = next(lines(path), b"")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if first in _OLDER_HEADERS:
+        raise RunDirectoryError(
+            f"{path} has format {_OLDER_HEADERS[first]}, and this version of cenie goes on with format "
+            f"{FORMAT}; finish the run with the version that began it"
+        )
+
+
+def read_evaluations(path: Path) -> Episodes:
+    """The rows of a table of evaluations, in the order in which they were written.
+
+    Lines that are no rows, as the last one may be while it is written, are passed over. A file that is not
+    there has no rows.
+
+    Raises:
+        RunDirectoryError: the file cannot be read, or is of an earlier format.
+    """
+    check_format(path)
+    rows = [cells for line in readable_lines(path) if (cells := _cells(line)) is not None]
+    try:
+        return _episodes(rows)
+    except (ValueError, OverflowError):
+        return _episodes([row for row in rows if _is_row(row)])
+
+
+def episodes_of(evaluations: Iterable[Evaluation]) -> Episodes:
+    """The same as if the evaluations had been written and read."""
+    text = b"".join(map(_csv, evaluations)).splitlines(keepends=True)
+    return _episodes([cells for line in text if (cells := _cells(line)) is not None])
+
+
+def _cells(line: bytes) -> list[str] | None:
+    """The texts of a line; None if it is no row (or the header)."""
+    if not line.endswith(b"\n") or line == _HEADER:
+        return None
+    try:
+        (cells,) = csv.reader([line.decode()])
+    except (ValueError, csv.Error):
+        return None
+    return cells if len(cells) == len(EVALUATION_COLUMNS) else None
+
+
+def _episodes(rows: list[list[str]]) -> Episodes:
+    """The columns of some rows; raises `ValueError` if one of them is none."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(EVALUATION_COLUMNS)
+    cycle, updates, steps, suite, level, variant, episode, total, solved, score, length = columns
+    if not {"0", "1"}.issuperset(solved):
+        raise ValueError("solved must be 0 or 1")
+    return Episodes(
+        cycle=_counts(cycle),
+        updates=_counts(updates),
+        env_steps=_counts(steps),
+        suite=np.array(suite, object),
+        level=np.array(level, object),
+        variant=np.array(variant, object),
+        episode=_counts(episode),
+        returns=np.array(total, float),
+        solved=np.array(solved, float),
+        score=np.array(score, float),
+        length=_counts(length),
+    )
+
+
+def _counts(texts: Iterable[str]) -> np.ndarray:
+    return np.array([*map(whole, texts)], np.int64)
+
+
+def _is_row(row: list[str]) -> bool:
+    try:
+        _episodes([row])
+    except (ValueError, OverflowError):
+        return False
+    return True
