@@ -180,7 +180,7 @@ class PlrCenie:
     """The student, the level buffer and the window Gamma, and one cycle of Algorithm 2."""
 
     def __init__(self, config: cenie.Config):
-        domain = config.entry.build(config.env)
+        domain = config.built_domain
         self.teacher, self.student_config = config.teacher, config.student
         self.environment, self.generate = (
             domain.environment,
@@ -283,7 +283,7 @@ def main(preset: str, updates: int, seed: int) -> float:
     while run.updates < updates:
         kind = run.cycle()
         print(f"cycle {run.cycles}: {kind}, {run.updates} updates, {len(run.buffer.levels)} levels stored")
-    domain = config.entry.build(config.env)
+    domain = config.built_domain
     suite = domain.suites["cenie8"]()
     return cenie.suite_mean(
         cenie.solved_rates(cenie.evaluate(domain, run.student.network, suite, episodes=5, seed=0))

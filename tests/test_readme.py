@@ -8,7 +8,7 @@ import pytest
 
 from cenie.command import cli
 from cenie.command.options import parse, typed
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import find_domain
 from cenie.experiment.presets import preset
 from cenie.methods.table import ROWS
 
@@ -40,7 +40,7 @@ def test_there_are_snippets_and_commands():
 @pytest.mark.parametrize("number", range(len(EXPECTED)))
 def test_python_snippet_runs(number, capsys, monkeypatch):
     for path, value in SMALL.items():
-        monkeypatch.setitem(DOMAINS["maze"].presets["quick"], path, value)
+        monkeypatch.setitem(find_domain("maze").presets["quick"], path, value)
     names: dict[str, object] = {}
     exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), names)
     name, printed = EXPECTED[number]

@@ -17,7 +17,6 @@ from cenie.envs.base import (
     TaskSpace,
 )
 from cenie.envs.check import check_environment
-from cenie.envs.domains import DomainEntry
 from cenie.envs.parameters import Parameters, parameter_domain
 from cenie.experiment.build import Parts, build
 from cenie.experiment.config import Config

@@ -9,7 +9,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
+
+AnyArray = Array | np.ndarray
+"""An array of JAX or of NumPy: levels are made on the host too."""
 
 Level = PyTree[Any]
 """A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""

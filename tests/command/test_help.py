@@ -12,7 +12,7 @@ from cenie import settings
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, OK
 from cenie.command.settings_text import settings_text, value_text, values_text
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import DOMAINS, find_domain
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.settings import Description, describe, setting
@@ -150,7 +150,7 @@ def test_the_value_of_the_preset_stands_beside_the_default_and_its_source(capsys
 def test_a_source_stands_beside_the_default_that_it_gave_and_beside_no_other_number(
     domain: str, method: str
 ) -> None:
-    for name in DOMAINS[domain].presets:
+    for name in find_domain(domain).presets:
         for item in describe(preset(domain, method, name)):
             if item.is_group or item.default is dataclasses.MISSING:
                 continue

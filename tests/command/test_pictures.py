@@ -15,6 +15,7 @@ from cenie.envs.domains import DOMAINS
 from cenie.report.films import PLAYED_AGAIN, shrunk
 from cenie.report.level_files import read_drawing
 from cenie.settings import SettingsError
+from tests.backends import STARTED
 from tests.report.page.made import make_run
 from tests.tiny import tiny
 
@@ -146,7 +147,7 @@ REFUSALS = [
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """What became of each of these commands, all in one process that has loaded no JAX."""
+    """What became of each of these commands, all in one process that has started no backend of JAX."""
     here = tmp_path_factory.mktemp("refusals")
     make_run(here / "run")
     (here / "torn.json").write_text('{"walls": [')
@@ -160,7 +161,7 @@ def answers(tmp_path_factory):
         "for arguments in json.loads(sys.argv[1]):\n"
         "    with contextlib.redirect_stderr(io.StringIO()) as err:\n"
         "        code = run(arguments)\n"
-        "    print(json.dumps([code, 'jax' in sys.modules, err.getvalue()]))"
+        f"    print(json.dumps([code, {STARTED}, err.getvalue()]))"
     )
     arguments = json.dumps([case[0] for case in REFUSALS])
     call = [sys.executable, "-c", code, arguments]
@@ -169,10 +170,10 @@ def answers(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(REFUSALS)), ids=[" ".join(case[0]) for case in REFUSALS])
-def test_what_cannot_be_done_is_said_before_jax_is_loaded(answers, number):
+def test_what_cannot_be_done_is_said_before_a_backend_is_started(answers, number):
     _, code, reason = REFUSALS[number]
-    found, has_jax, message = answers[number]
-    assert (found, has_jax) == (code, False)
+    found, started, message = answers[number]
+    assert (found, started) == (code, False)
     assert reason in message
 
 

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cenie.envs.images import gif_bytes, png_bytes, sheet
 
@@ -11,8 +12,18 @@ RNG = np.random.default_rng(0)
 
 
 def opened(data):
-    pillow = pytest.importorskip("PIL.Image")
-    return pillow.open(io.BytesIO(data))
+    return Image.open(io.BytesIO(data))
+
+
+def shown(data, hundredths):
+    """The frames of a film as they are seen, one for each of these times."""
+    film, frames = opened(data), []
+    for number in range(film.n_frames):
+        film.seek(number)
+        times, rest = divmod(film.info["duration"], 10 * hundredths)
+        assert rest == 0
+        frames += [np.asarray(film.convert("RGB"))] * times
+    return np.stack(frames)
 
 
 def film(kind):
@@ -31,12 +42,23 @@ def film(kind):
 @pytest.mark.parametrize("kind", ["noise", "one pixel", "plain"])
 def test_a_film_reads_back_as_the_same_frames(kind):
     frames = film(kind)
-    found = opened(gif_bytes(frames, 20))
-    assert found.n_frames == len(frames)
-    for number in range(found.n_frames):
-        found.seek(number)
-        np.testing.assert_array_equal(np.asarray(found.convert("RGB")), frames[number])
-    assert found.info["loop"] == 0
+    film_bytes = gif_bytes(frames, 20)
+    np.testing.assert_array_equal(shown(film_bytes, 5), frames)
+    assert opened(film_bytes).info["loop"] == 0
+
+
+def test_a_frame_that_repeats_the_one_before_takes_its_time_and_no_room():
+    frames = film("plain")[[0, 0, 0, 1, 1, 2]]
+    np.testing.assert_array_equal(shown(gif_bytes(frames, 20), 5), frames)
+    assert opened(gif_bytes(frames, 20)).n_frames == 3
+    assert len(gif_bytes(frames, 20)) == len(gif_bytes(film("plain")[:3], 20))
+
+
+def test_only_what_differs_from_the_frame_before_is_stored():
+    still = RNG.integers(0, 256, (64, 64, 3), np.uint8) // 64 * 64
+    moving = np.stack([still] * 20)
+    moving[np.arange(20), 5, np.arange(20)] = (9, 9, 9)
+    assert len(gif_bytes(moving)) < 2 * len(gif_bytes(moving[:1]))
 
 
 def test_the_frames_of_a_film_are_shown_for_the_time_that_was_asked_for():

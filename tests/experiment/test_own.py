@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 import cenie
 from cenie import settings
 from cenie.command import cli
-from cenie.envs import foreign
+from cenie.envs import loading
 from cenie.rundir.checkpoint import digest
 from cenie.rundir.config_file import load_config
 from cenie.rundir.files import write_json
@@ -49,7 +48,6 @@ def wrong() -> cenie.Domain:
 
 empty = cenie.Domain("empty", Corridor(), {}, {"ends": ends})
 number = 3
-row = cenie.DomainEntry("a row", Length, "mine:sized", ("all",), {"random": "all"}, ("ends",), {})
 """
 
 
@@ -64,7 +62,7 @@ def home(tmp_path, monkeypatch) -> Path:
     (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "skipping.py").write_text("class Skipped(BaseException): pass\nraise Skipped('not here')\n")
     (tmp_path / "lacking.py").write_text("import no_such_package\n")
-    foreign.load.cache_clear()
+    loading.load.cache_clear()
     for name in ("corridor", "mine", "broken", "leaving", "skipping", "lacking", "late"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
@@ -81,19 +79,18 @@ def refusal(capsys, *arguments: str) -> str:
     [
         ("nowhere:domain", "there is no module 'nowhere' in the present directory"),
         ("nowhere.at.all:domain", "there is no module 'nowhere'"),
-        ("mine:nothing", "module 'mine' has no 'nothing'; it has sized, two, wrong, empty, row"),
+        ("mine:nothing", "module 'mine' has no 'nothing'; it has sized, two, wrong, empty"),
         ("json:nothing", "module 'json' has no 'nothing', nor any other domain"),
         ("broken:domain", "'broken' cannot be imported: ZeroDivisionError: division by zero ("),
         ("leaving:domain", "'leaving' cannot be imported: SystemExit: 3 ("),
         ("skipping:domain", "'skipping' cannot be imported: Skipped: not here ("),
         ("lacking:domain", "'lacking' cannot be imported: ModuleNotFoundError: No module named"),
-        ("mine:number", "mine:number is 3; it must be a cenie.Domain, a function"),
+        ("mine:number", "mine:number is 3; it must be a cenie.Domain, or a function"),
         ("mine:untold", "a function that is annotated to return one (-> Domain)"),
         ("os:abort", "a function that is annotated to return one (-> Domain)"),
         ("mine:two", "must take nothing, or its settings"),
         ("mine:wrong", "mine:wrong returned 3 instead of a cenie.Domain"),
         ("mine:empty", "empty has no generators"),
-        ("mine:row", "mine:row has no presets"),
         (":domain", "is not of the form package.module:attribute"),
         ("..:x", "is not of the form package.module:attribute"),
         ("corridor:domain:more", "is not of the form package.module:attribute"),
@@ -123,22 +120,10 @@ def test_settings_of_a_domain_are_settings_of_its_runs(home, capsys):
     )
 
 
-def test_bug_a_domain_that_left_while_it_was_traced_looked_like_a_finished_run(home, capsys):
-    """`sys.exit()` in a generator: exit code 0 without a word, and nothing was trained."""
-    (home / "late.py").write_text(
-        "import dataclasses, sys, corridor\n"
-        "def leave(key): sys.exit()\n"
-        "domain = dataclasses.replace(corridor.domain, name='late', generators={'random': leave})\n"
-    )
-    assert cli.run(["train", "late:domain", "dr", "--out", "left"]) == cli.FAILED
-    assert re.search(r"train was ended by SystemExit: None \(.*late.py, line 2\)", capsys.readouterr().err)
-
-
-def test_the_spec_is_that_of_the_domain(home):
-    spec = cenie.preset("corridor:domain", "dr").domain_spec
-    assert spec.observation_parts == (cenie.Box((2,), 0.0, 9.0),)
-    assert spec.action_space == cenie.Discrete(2)
-    assert (spec.level_bytes, spec.observation_bytes) == (4, 8)
+def test_the_spaces_are_those_of_the_domain(home):
+    domain = cenie.preset("corridor:domain", "dr").built_domain
+    assert domain.observation_parts == (cenie.Box((2,), 0.0, 9.0),)
+    assert domain.environment.action_space == cenie.Discrete(2)
 
 
 def test_code_that_a_run_directory_names_is_not_run(home, capsys):

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from cenie.envs.base import Design, Environment
-from cenie.envs.domains import DOMAINS
-from cenie.envs.foreign import entry_of
+from cenie.envs.domains import find_domain
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.build import build
@@ -389,7 +388,7 @@ def test_repaired_is_that_of_the_published_runs_with_the_preset_dcd(domain, expe
 
 def test_the_designer_of_a_domain_from_elsewhere_is_known_by_its_environment():
     settings = MazeConfig(size=5)
-    config = preset("mine", "paired", entry=entry_of(maze_domain(settings)))
+    config = preset("mine", "paired", entry=maze_domain(settings))
     assert config.design_spec == settings.design_spec("uniform60")
     assert config.design_spec.steps == 62
 
@@ -429,7 +428,7 @@ def test_settings_that_cannot_be_are_refused():
     assert "teacher.antagonist.minibatches: must divide num_levels" in refusals("paired", uneven)
     small = {"env.size": 3}
     assert preset("maze", "paired", overrides=small).design_spec is not None
-    without = dataclasses.replace(DOMAINS["maze"], design=None)
+    without = dataclasses.replace(find_domain("maze"), design=None)
     assert "method: must be another one: this domain has no design" in refusals("paired", {}, entry=without)
 
 

@@ -209,18 +209,6 @@ def test_a_flat_encoder_reads_numbers_bits_and_scaled_pixels() -> None:
     np.testing.assert_allclose(encoder(observation).T, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sizes_are_those_of_the_network(kind: str) -> None:
-    config, space, action_space = KINDS[kind]
-    net = network(kind)
-    sizes = config.sizes(parts_of(space), action_space)
-    memory, decision = net.step(net.initial_memory(N), observe(kind, N), jnp.ones(N, bool))
-    assert sizes.features == decision.features.shape[-1]
-    assert 4 * sizes.memory * N == sum(part.nbytes for part in jax.tree.leaves(memory))
-    real = sum(leaf.size for leaf in jax.tree.leaves(net))
-    assert 0.9 * real <= sizes.parameters <= real
-
-
 def test_a_network_that_cannot_read_the_observation_says_why() -> None:
     with pytest.raises(SettingsError, match=r"encoder\.kind: conv needs one part .* flat reads any"):
         make_network(Lstm(encoder=Conv()), Box((4,), -1, 1), Discrete(2), jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The table of commands. Each loads JAX only after its arguments and its config have been found good."""
+"""The table of commands. Each starts a backend of JAX only after its config has been found good."""
 
 import sys
 import traceback

@@ -83,6 +83,8 @@ def compare_command(arguments: list[str]) -> int:
     if len(words) < 2:
         example = "`cenie compare maze dr plr-cenie --seeds 3`"
         raise SettingsError([Problem("compare", f"expected DOMAIN METHOD ..., e.g. {example}")])
+    import jax
+
     domain, *recipes = words
     let_import(domain)
     out = directory_option(options, "out") or Path("runs") / f"compare-{domain.replace(':', '-')}"
@@ -91,6 +93,8 @@ def compare_command(arguments: list[str]) -> int:
     if "seed" in options:
         raise SettingsError([Problem("seed", "is given by --seeds N or --seeds A,B,...")])
     _check_names(recipes)
+    # This process plans, and takes no accelerator from those that train.
+    jax.config.update("jax_platforms", "cpu")
     tasks = [
         _task(out, domain, recipe, options | {"seed": str(seed)}, request)
         for seed in request.seeds

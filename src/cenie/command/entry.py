@@ -1,6 +1,7 @@
 """The `cenie` command: signals and streams are looked after before anything that takes time is loaded."""
 
 import gc
+import os
 import sys
 
 from cenie.system.signals import leave_on_signals
@@ -11,6 +12,7 @@ def main() -> None:
     """Carry out the command line of this process."""
     leave_on_signals()
     guard_streams()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as `show_devices`, which comes after JAX is loaded
     # Tracing makes much that is small and little garbage: looking for it took a tenth of a warm start.
     gc.set_threshold(100_000, 50, 100)
     from cenie.command.cli import run

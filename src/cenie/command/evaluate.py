@@ -30,8 +30,8 @@ def evaluate_command(arguments: list[str]) -> int:
     directory = RunDirectory(Path(names[0]))
     config = load_run_config(directory.path, options.pop("domain", None))
     request = evaluation_request(config, {key: plain(value) for key, value in options.items()})
-    check_evaluation(config, directory, request)
     prepare_devices(config)
+    check_evaluation(config, directory, request)
     from cenie.rundir.evaluate import evaluate_run
 
     evaluate_run(config, directory, request)

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
 from cenie.command.options import let_import, load_run_config, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
-from cenie.envs.domains import DOMAINS, DomainEntry, find_domain, is_reference
+from cenie.envs.domains import DOMAINS, find_domain, is_reference
 from cenie.experiment.config import Config
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
 from cenie.rundir.files import RunDirectory, RunDirectoryError
@@ -64,7 +64,7 @@ class Wanted:
     """Everything that is known before JAX is loaded: of which domain, of which run, which levels."""
 
     domain: str
-    entry: DomainEntry
+    entry: "Domain"
     run: Path | None
     config: Config | None
     levels: tuple[str | Drawing, ...]
@@ -149,7 +149,7 @@ def _drawn(wanted: Wanted) -> bytes:
     run = None
     if wanted.run is not None and wanted.config is not None:
         run = Run(wanted.run, entry=wanted.entry, devices=1)
-    domain = _default_domain(wanted.entry) if run is None else run.domain
+    domain = wanted.entry if run is None else run.domain
     renderer = shown_levels.renderer_of(domain)
     chosen, what = _scenes(domain, wanted)
     columns = wanted.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
@@ -169,10 +169,6 @@ def _drawn(wanted: Wanted) -> bytes:
         return films.sheet_png([films.last_look(domain, *each) for each in played], columns)
     made = [films.film(domain, *each, most_frames=films.FRAMES_TOGETHER) for each in played]
     return films.sheet_gif(made, columns, wanted.request.fps)
-
-
-def _default_domain(entry: DomainEntry) -> Any:
-    return entry.build(entry.settings())
 
 
 def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":

@@ -23,12 +23,11 @@ cenie: Unsupervised Environment Design in JAX
                                             train methods with several seeds, evaluate, and report
   cenie cite RUN ...                        BibTeX for the methods and domains of runs
   cenie methods                             the methods that can be trained
-  cenie domains [DOMAIN]                    the domains, their generators, suites and presets
+  cenie domains [DOMAIN]                    the domains; the generators, suites and presets of one
 
 DOMAIN is one of those below, or package.module:attribute of your own (docs/own-environment.md); to go on
 with, or evaluate, a run of your own domain, name it again: --domain package.module:attribute
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
-presets: {"; ".join(f"{name}: {', '.join(entry.presets)}" for name, entry in DOMAINS.items())}
 """

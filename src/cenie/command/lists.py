@@ -21,7 +21,11 @@ def methods_command(arguments: list[str]) -> int:
 def domains_command(arguments: list[str]) -> int:
     if _asks_for_help("domains", arguments, most=1):
         return OK
-    for name in arguments or DOMAINS:
+    if not arguments:
+        width = max(map(len, DOMAINS))
+        sys.stdout.write("".join(f"{name:{width}}  {summary}\n" for name, summary in DOMAINS.items()))
+        sys.stdout.write("`cenie domains DOMAIN` says what generators, suites and presets it has\n")
+    for name in arguments:
         let_import(name)
         entry = find_domain(name)
         sys.stdout.write(

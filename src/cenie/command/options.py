@@ -1,4 +1,4 @@
-"""Words and options of a command line, and what settings they are. Loads no JAX."""
+"""Words and options of a command line, and what settings they are."""
 
 import dataclasses
 import json
@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from cenie import settings
-from cenie.envs.domains import DomainEntry, find_domain, is_reference
+from cenie.envs.domains import find_domain, is_reference
 from cenie.experiment.config import Config, config_type, find_domain_and_method
 from cenie.experiment.presets import default_preset
 from cenie.methods.table import OWN
@@ -17,6 +17,9 @@ from cenie.rundir.config_file import check_domain, load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.settings import Description, Problem, SettingsError, show
 from cenie.xla.flags import core_count, show_devices
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
 
 SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report", "stratified")
 """Options without a value."""
@@ -71,9 +74,7 @@ def parse(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return words, options
 
 
-def typed(
-    domain: str, method: str, options: dict[str, str], entry: DomainEntry | None = None
-) -> dict[str, Any]:
+def typed(domain: str, method: str, options: dict[str, str], entry: "Domain | None" = None) -> dict[str, Any]:
     """Option values as plain data. Lists are written `a,b`, texts without quotes; `no-` negates a switch."""
     entry, _ = find_domain_and_method(domain, method, entry)
     config = config_type(entry, method)(domain=domain, method=method, preset=default_preset(entry))
@@ -154,7 +155,7 @@ def directory_option(options: dict[str, str], name: str) -> Path | None:
     return None if text is None else Path(text)
 
 
-def own_domains(text: str | None) -> dict[str, DomainEntry]:
+def own_domains(text: str | None) -> dict[str, "Domain"]:
     """The domains of `--domain M:A`, or of several with commas, by their names.
 
     Their modules are imported. Raises `SettingsError` if there is no such domain.
@@ -172,8 +173,8 @@ def own_domains(text: str | None) -> dict[str, DomainEntry]:
 def let_import(domain: Any) -> None:
     """Get ready to import a module that the user has named, if it is one.
 
-    It may be in the present directory. It loads JAX, which must see the cores before that, though it is not
-    known yet how many of them the run will use.
+    It may be in the present directory. It may start a backend of JAX, which must see the cores before
+    that, though it is not known yet how many of them the run will use.
     """
     if is_reference(domain):
         show_devices(core_count())

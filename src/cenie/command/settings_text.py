@@ -1,4 +1,4 @@
-"""What `--help` says of settings: choices, bounds, values, and the sources of defaults. Loads no JAX."""
+"""What `--help` says of settings: choices, bounds, values, and the sources of defaults."""
 
 import dataclasses
 import re

@@ -1,10 +1,10 @@
-"""`cenie train`: refuses what cannot be trained before JAX is loaded."""
+"""`cenie train`: refuses what cannot be trained before anything is compiled."""
 
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from cenie import settings
 from cenie.command.exit_codes import DIVERGED, OK, complain
@@ -18,7 +18,7 @@ from cenie.command.options import (
 )
 from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
-from cenie.envs.domains import DOMAINS, DomainEntry, is_reference
+from cenie.envs.domains import DOMAINS, is_reference
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
 from cenie.experiment.devices import prepare_devices
 from cenie.experiment.presets import preset
@@ -30,6 +30,9 @@ from cenie.settings import Problem, SettingsError, show
 from cenie.system.durable import WriteError
 from cenie.system.streams import printable
 from cenie.training.preflight import check_start
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
 
 USAGE = """\
 cenie train DOMAIN METHOD [--preset NAME] [--updates N] [--seed S] [--out DIR]
@@ -156,11 +159,11 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
     if config.method == OWN:
         message = f"{show(OWN)} is for a curriculum that is passed from Python (docs/own-method.md)"
         raise SettingsError([Problem("method", message)])
-    check_start(config)
     if not resume:
         check_unused(RunDirectory(path))
-    note = _claim(RunDirectory(path))
     prepare_devices(config)
+    check_start(config)
+    note = _claim(RunDirectory(path))
     from rich.console import Console
 
     from cenie.training.api import train_on_console
@@ -190,7 +193,7 @@ def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = No
 
 
 def _claim(directory: RunDirectory) -> str | None:
-    """Find out whether the directory can be written to before JAX is loaded, which takes long."""
+    """Find out whether the directory can be written to before anything is compiled, which takes long."""
     try:
         with directory.lock() as note:
             return note
@@ -221,7 +224,7 @@ def _help(names: list[str], options: dict[str, str]) -> int:
     return OK
 
 
-def _choices(entry: DomainEntry, config: Config, width: int) -> str:
+def _choices(entry: "Domain", config: Config, width: int) -> str:
     """What can be named, and how the settings below are to be read."""
     groups = dict.fromkeys(item.group for item in settings.describe(config) if item.group)
     rows = {

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
 from cenie.command.options import own_domains, parse
 from cenie.command.picture_file import plain_values
-from cenie.envs.domains import DomainEntry
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import check_installed, open_studio
 from cenie.rundir.files import RunDirectory, RunDirectoryError
@@ -21,6 +21,9 @@ from cenie.system.durable import explain
 from cenie.system.signals import GracefulStop
 from cenie.system.streams import flush_streams
 from cenie.xla.flags import show_devices
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
 
 USAGE = """\
 cenie watch RUN ... [--port N] [--every SECONDS] [--no-pictures] [--domain MODULE:ATTRIBUTE]
@@ -60,7 +63,7 @@ def watch_command(arguments: list[str]) -> int:
     for path in paths:
         if not RunDirectory(path).config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
-    check_installed(not request.no_pictures)
+    check_installed()
     # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)
@@ -91,7 +94,7 @@ def watch_command(arguments: list[str]) -> int:
 
 
 def _look(
-    watched: Watched, request: WatchRequest, stop: GracefulStop, domains: Mapping[str, DomainEntry]
+    watched: Watched, request: WatchRequest, stop: GracefulStop, domains: Mapping[str, "Domain"]
 ) -> None:
     """Look for news until somebody stops it."""
     if request.no_pictures:

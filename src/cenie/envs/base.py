@@ -11,9 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
+from cenie.envs.shared_presets import ANY_DOMAIN
 from cenie.envs.suite_files import is_file_suite
 from cenie.records import EnvState, Level, Observation, Prepared, Step
-from cenie.spaces import Space
+from cenie.spaces import DesignSpec, Space
 
 
 class Environment(eqx.Module):
@@ -46,6 +47,11 @@ class Environment(eqx.Module):
     @abc.abstractmethod
     def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
         """Advance one step. Consumes the key. Does not restart a finished episode."""
+
+
+def parts_of(environment: Environment) -> tuple[Space, ...]:
+    """The spaces that an observation is made of: the leaves of the tree."""
+    return tuple(jax.tree.leaves(environment.observation_space))
 
 
 @dataclass(frozen=True)
@@ -202,11 +208,18 @@ def stack_same_shapes(levels: Sequence[Level]) -> Level:
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *levels)
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """The settings of a domain that has none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Everything the teacher and the evaluator need to know of a domain.
+    """Everything the library needs to know of a domain, with certain settings of it.
 
     The first four parts are needed; what else is left out cannot be used (edits, by the methods that edit).
+    A domain with settings is a function of them that returns a `Domain`; `cenie.envs.domains.find_domain`
+    calls it with their defaults, and `build` with others.
     """
 
     name: str
@@ -235,8 +248,8 @@ class Domain:
     from_text: Callable[[str], Level] | None = None
     """The level of a drawing in characters, if levels can be drawn so; raises `ValueError` likewise."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Named sets of settings by their dotted paths, for domains outside of the library; the first is the
-    usual one. A domain without any gets one that fits every domain."""
+    """Named sets of settings by their dotted paths (see `settings.Where`); the first is the usual one. A
+    domain without any gets one that fits every domain."""
     summary: str = ""
     """The domain in a line, for the list of domains."""
     design: Callable[[str], Design] | None = None
@@ -250,8 +263,17 @@ class Domain:
     point in `parameters`, if there are any."""
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
+    xla_flags: tuple[str, ...] = ()
+    """What makes the domain's programs faster on a CPU. The command line passes these flags to XLA, which
+    reads them once for the whole process, when its backend starts."""
+    settings: Any = NoSettings()
+    """What this domain was made with: a frozen dataclass with a default for every field."""
+    make: "Callable[[Any], Domain] | None" = None
+    """The domain as a function of its settings. `find_domain` fills in both."""
 
     def __post_init__(self) -> None:
+        if not self.presets:
+            object.__setattr__(self, "presets", {"default": ANY_DOMAIN})
         first = next(iter(self.generators), "")
         object.__setattr__(self, "roles", {"random": first, "simple": first, **self.roles})
         if self.encoding is None and self.parameters is not None:
@@ -267,6 +289,25 @@ class Domain:
             tasks = TaskSpace(parameters.low, parameters.high, lambda key, point: parameters.decode(point))
             object.__setattr__(self, "tasks", tasks)
 
+    @property
+    def edits(self) -> bool:
+        """Whether levels can be edited."""
+        return self.edit is not cannot_edit
+
+    def build(self, settings: Any) -> "Domain":
+        """The domain with other settings.
+
+        Args:
+            settings: A record of the type of `self.settings`.
+
+        Returns:
+            The domain itself if these are its settings, or if it has none.
+
+        Raises:
+            SettingsError: A domain from outside of the library cannot be made with these settings.
+        """
+        return self if self.make is None or settings == self.settings else self.make(settings)
+
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role."""
         return self.generators[self.roles.get(name, name)]
@@ -276,3 +317,13 @@ class Domain:
         if self.design is None:
             raise ValueError(f"{self.name} has no design environment: nobody can learn to design its levels")
         return self.design(self.roles.get(name, name))
+
+    @property
+    def observation_parts(self) -> tuple[Space, ...]:
+        """The spaces that an observation is made of."""
+        return parts_of(self.environment)
+
+    def design_spec(self, name: str) -> DesignSpec:
+        """The spaces of the design environment in the place of a generator, and its number of steps."""
+        environment = self.design_for(name).environment
+        return DesignSpec(parts_of(environment), environment.action_space, environment.max_steps)

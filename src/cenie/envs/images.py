@@ -1,17 +1,15 @@
-"""Pictures and films as the bytes of files. NumPy only, so that no domain needs more to be seen."""
+"""Pictures and films as the bytes of files."""
 
-import struct
-import zlib
+import io
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
 _PAPER = 255
 _COLOURS = 256
-_CLEAR, _END = _COLOURS, _COLOURS + 1
-_LONGEST_CODE = 12
-"""Bits of a code in a GIF, at most."""
+"""Colours of a GIF, at most."""
 
 
 def sheet(
@@ -34,52 +32,42 @@ def sheet(
 
 def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
     """The image as the bytes of a PNG file."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    height, width, _ = image.shape
-    # Each line of pixels begins with a byte that says it is stored as it is.
-    lines = np.pad(image.reshape(height, -1), ((0, 0), (1, 0)))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(lines.tobytes())
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return _saved(Image.fromarray(image), "PNG")
 
 
 def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_second: int | float = 25) -> bytes:
     """The frames as the bytes of a GIF file that repeats for ever.
 
-    A GIF has at most 256 colours: those that are most frequent, and for all others the nearest of them. Of
-    each frame only the rectangle is stored in which it differs from the one before.
+    A GIF has at most 256 colours: the most frequent ones, and for all others the nearest of these.
+
+    Args:
+        frames: Colours from 0 to 255. A frame that repeats the one before is stored as a longer time.
+        frames_per_second: How fast they follow each other, up to 50: programs distrust shorter times.
+
+    Returns:
+        The content of the file.
     """
-    _, height, width, _ = frames.shape
     palette, numbers = _quantised(frames)
-    colours = np.zeros((_COLOURS, 3), np.uint8)
-    colours[: len(palette)] = palette
-    parts = [b"GIF89a", struct.pack("<HHBBB", width, height, 0xF7, 0, 0), colours.tobytes()]
-    parts.append(b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00")
-    hundredths = max(2, round(100 / frames_per_second))  # programs that show films distrust shorter times
-    for number, frame in enumerate(numbers):
-        top, left, changed = _changed(numbers[number - 1], frame) if number else (0, 0, frame)
-        size = changed.shape[::-1]
-        # Left in place (4), so that the next one is painted over it.
-        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 4, hundredths, 0, 0))
-        parts.append(b"\x2c" + struct.pack("<HHHHB", left, top, *size, 0) + b"\x08")
-        data = _compressed(changed.tobytes())
-        parts += [bytes([len(data[at : at + 255])]) + data[at : at + 255] for at in range(0, len(data), 255)]
-        parts.append(b"\x00")
-    return b"".join([*parts, b"\x3b"])
+    first, *rest = (_paletted(picture, palette) for picture in numbers)
+    milliseconds = 10 * max(2, round(100 / frames_per_second))
+    # Each frame is left in place (1), so that of the next one only what differs is stored. The palette, once
+    # it is named here, is stored once.
+    shown = {"duration": milliseconds, "loop": 0, "disposal": 1}
+    return _saved(first, "GIF", save_all=True, append_images=rest, palette=palette.tobytes(), **shown)
 
 
-def _changed(
-    before: UInt8[np.ndarray, "height width"], now: UInt8[np.ndarray, "height width"]
-) -> tuple[int, int, UInt8[np.ndarray, "_ _"]]:
-    """The rectangle in which two pictures differ, at least one pixel: top, left side, what is there."""
-    differs = before != now
-    rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
-    top, bottom = (rows[0], rows[-1] + 1) if len(rows) else (0, 1)
-    left, right = (columns[0], columns[-1] + 1) if len(columns) else (0, 1)
-    return int(top), int(left), now[top:bottom, left:right]
+def _paletted(
+    numbers: UInt8[np.ndarray, "height width"], palette: UInt8[np.ndarray, "colours 3"]
+) -> Image.Image:
+    picture = Image.fromarray(numbers)
+    picture.putpalette(palette.tobytes())
+    return picture
+
+
+def _saved(picture: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
 
 
 def _quantised(
@@ -96,34 +84,3 @@ def _quantised(
         distances = np.sum(palette**2, axis=1) - 2.0 * part @ palette.T
         nearest[first : first + 4096] = np.argmin(distances, axis=1)
     return palette.astype(np.uint8), nearest[inverse].reshape(packed.shape)
-
-
-def _compressed(pixels: bytes) -> bytes:
-    """The code of Lempel, Ziv and Welch with growing code lengths, as GIF wants it."""
-    codes: list[int] = [_CLEAR]
-    lengths: list[int] = [9]
-    known: dict[int, int] = {}
-    free, length, prefix = _END + 1, 9, pixels[0]
-    for pixel in pixels[1:]:
-        key = prefix << 8 | pixel
-        longer = known.get(key)
-        if longer is not None:
-            prefix = longer
-            continue
-        codes.append(prefix)
-        lengths.append(length)
-        prefix = pixel
-        if free == 1 << _LONGEST_CODE:
-            codes.append(_CLEAR)
-            lengths.append(length)
-            known, free, length = {}, _END + 1, 9
-            continue
-        known[key] = free
-        # The reader is one entry behind, so that the length grows one entry later than it would have to.
-        length += free == 1 << length
-        free += 1
-    codes += [prefix, _END]
-    lengths += [length, length]
-    bits = np.array(codes)[:, None] >> np.arange(_LONGEST_CODE) & 1
-    used = np.arange(_LONGEST_CODE) < np.array(lengths)[:, None]
-    return np.packbits(bits[used].astype(np.uint8), bitorder="little").tobytes()

@@ -35,3 +35,26 @@ QUICK_POPULATION: dict[str, Any] = {"teacher.pairs": 6, "teacher.turn": 5}
 
 LEARNABLE_RETURNS = Where("teacher.score", "generalised-learnability", equals="learnability")
 """Learnability where episodes are hardly ever solved, or where success is not the score: that of returns."""
+
+ANY_DOMAIN: dict[str, Any] = {
+    "updates": 300,
+    "student.num_levels": 32,
+    "student.num_steps": 256,
+    "student.network.kind": "lstm",
+    "student.network.encoder.kind": "flat",  # reads any observation
+    "student.network.encoder.size": 64,
+    "student.network.memory_size": 64,
+    "student.network.forget_bias": 1.0,
+    "student.ppo.learning_rate": 5e-4,
+    "student.ppo.epochs": 4,
+    "student.ppo.minibatches": 4,
+    "student.ppo.entropy_coef": 0.005,
+    "student.ppo.normalise_returns": True,  # rewards may be of any size
+    "teacher.score": LEARNABLE_RETURNS,  # nothing may ever be solved, or success may not be the score
+    "teacher.replay.capacity": 1000,
+    "teacher.replay.priority.temperature": 1.0,
+    "teacher.designer.network.memory_size": 64,
+    "teacher.designer.ppo.learning_rate": 5e-4,
+    "teacher.designer.ppo.normalise_returns": True,
+}
+"""The preset of a domain that brings none: small, and nothing in it depends on the domain."""

@@ -1,6 +1,7 @@
 """From a config, and what is passed from Python, to the parts of a run."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Domain
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import is_ours
 from cenie.experiment.config import Config
 from cenie.methods.plr import named_columns
 from cenie.methods.table import OWN
@@ -115,9 +116,31 @@ def _name(value: Any) -> str:
 
 
 def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
-    """The domain and the fixed parts of the training cycle. Raises `SettingsError` if `parts` do not fit."""
-    parts = parts or Parts()
-    domain = config.entry.build(config.env)
+    """Make a run's domain, and the fixed parts of its training cycle.
+
+    Args:
+        config: The settings of the run.
+        parts: What is passed from Python in the place of what they name.
+
+    Returns:
+        The domain and the setup. Without `parts`, those of the last configs are kept: who checks the memory
+        that a run needs and who trains it trace the same setup, and it is traced once.
+
+    Raises:
+        SettingsError: The parts do not fit the settings.
+    """
+    if parts is None or not parts.names:
+        return _built(dataclasses.replace(config, seed=0))
+    return _build(config, parts)
+
+
+@functools.lru_cache(maxsize=4)
+def _built(config: Config) -> tuple[Domain, Setup]:
+    return _build(config, Parts())
+
+
+def _build(config: Config, parts: Parts) -> tuple[Domain, Setup]:
+    domain = config.built_domain
     mesh = devices.level_mesh(config.device_count(jax.device_count()))
     teacher = _curriculum(config, domain, parts, mesh)
     setup = Setup(
@@ -166,7 +189,7 @@ def program_settings(config: Config, parts: Parts | None) -> Any:
     the devices belong to several processes, too: a program of one of these is not one of another.
     """
     own = parts is None or not parts.names
-    if not own or config.from_python or DOMAINS.get(config.domain) is not config.entry:
+    if not own or config.from_python or not is_ours(config.entry):
         return None
     if config.method == OWN or jax.process_count() > 1:
         return None

@@ -1,4 +1,5 @@
-"""The configuration of a run: what to train, on what, for how long. Imports no JAX.
+"""The configuration of a run: what to train, on what, for how long. Loads JAX with the first
+domain that a config is of, and starts no backend.
 
 A config is read strictly (`cenie.settings`): every problem is reported at once, with the path of its
 field, before anything is compiled. It is stored as JSON beside the results.
@@ -11,16 +12,19 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS, DomainEntry, DomainSpec, find_domain, is_reference
+from cenie.envs.domains import find_domain, is_ours, is_reference
 from cenie.methods.table import METHODS, OWN, find_method
 from cenie.replay.config import ReplayConfig
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.spaces import DesignSpec
 from cenie.student.config import StudentConfig
 from cenie.system.durable import explain, read_limited
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
 
 DECAY_SETTINGS = ("student.ppo.decay_from", "student.ppo.decay_updates")
 """When the learning rate falls. A run that is made longer may want another schedule from there on."""
@@ -144,10 +148,10 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A run. The types of `env` and `teacher` depend on the domain and the method, and so does `entry`, which
-    says what the domain offers. A `teacher` is a `cenie.methods.family.Family`."""
+    """A run. The types of `env` and `teacher` depend on the domain and the method: a `teacher` is a
+    `cenie.methods.family.Family`. `entry` is the `Domain` with its default settings."""
 
-    entry: ClassVar[DomainEntry]
+    entry: ClassVar[Any]
 
     domain: str = setting(help="Where the student trains.")
     method: str = setting(help="How levels are chosen.")
@@ -183,9 +187,9 @@ class Config:
         return updates >= self.updates or (budget is not None and env_steps >= budget)
 
     @property
-    def domain_spec(self) -> DomainSpec:
-        """The spaces and sizes of the domain with these settings."""
-        return self.entry.spec(self.env)
+    def built_domain(self) -> "Domain":
+        """The domain with the settings of this run. Raises `SettingsError` if it cannot be made with them."""
+        return self.entry.build(self.env)
 
     @property
     def design_spec(self) -> DesignSpec | None:
@@ -218,7 +222,7 @@ class Config:
             yield from problems
             return
         entry = self.entry
-        if entry in DOMAINS.values() and DOMAINS.get(self.domain) is not entry:
+        if is_ours(entry) and self.domain != entry.name:
             yield Problem("domain", "cannot be changed alone: its settings depend on it")
             return
         if type(self.teacher) is not type(default_teacher(self.method)):
@@ -230,12 +234,13 @@ class Config:
         env = self.env if settings.is_readable(self.env) else None
         if env is not None:
             try:
-                spec = self.domain_spec
+                domain = self.built_domain
             except SettingsError as error:  # a domain from elsewhere that cannot be built with these settings
                 yield from error.problems
                 env = None
             else:
-                for problem in self.student.network.misfits(spec.observation_parts, spec.action_space):
+                actions = domain.environment.action_space
+                for problem in self.student.network.misfits(domain.observation_parts, actions):
                     yield Problem(f"student.network.{problem.path}", problem.message)
         yield from self.teacher.problems(entry, env, self.student)
         levels = self.levels_per_minibatch
@@ -264,14 +269,14 @@ def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRe
     In a domain that reads held-out levels from files the suite may be one, which is read and checked here.
     """
     request = settings.read(EvaluationRequest, {"suite": config.run.suite, **given})
-    suites, suite = config.entry.suites, request.suite
-    if suite in suites:
+    domain, suite = config.built_domain, request.suite
+    if suite in domain.suites:
         return request
-    if config.entry.suite_file is None or not ("." in suite or os.sep in suite):
-        named = ", ".join(suites) + (" (or a file)" if config.entry.suite_file else "")
+    if domain.suite_of_file is None or not ("." in suite or os.sep in suite):
+        named = ", ".join(domain.suites) + (" (or a file)" if domain.suite_of_file else "")
         raise SettingsError([Problem("suite", f"must be one of {named}, got {show(suite)}")])
     try:
-        config.entry.check_suite_file(suite, read_suite_file(suite))
+        domain.suite_of_file(suite, read_suite_file(suite))
     except ValueError as error:
         raise SettingsError([Problem("suite", f"{show(suite)} cannot be played: {error}")]) from error
     return request
@@ -288,10 +293,10 @@ def read_suite_file(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def config_type(entry: DomainEntry, method: str) -> type[Config]:
+def config_type(entry: "Domain", method: str) -> type[Config]:
     """`Config` with the field types of one domain and one method."""
     env, teacher = entry.settings, default_teacher(method)
-    fields = [("env", env, setting(factory=env)), ("teacher", type(teacher), setting(teacher))]
+    fields = [("env", type(env), setting(env)), ("teacher", type(teacher), setting(teacher))]
     config_class = dataclasses.make_dataclass(
         "Config", fields, bases=(Config,), namespace={"entry": entry}, frozen=True
     )
@@ -306,7 +311,7 @@ def default_teacher(method: str) -> Any:
     return found.settings
 
 
-def read_config(data: Any, entry: DomainEntry | None = None) -> Config:
+def read_config(data: Any, entry: "Domain | None" = None) -> Config:
     """A config from plain data (as stored in `config.json`); raises `SettingsError`.
 
     The domain is that of `entry`, or the one in the table that the data names. Code that a file names is not
@@ -342,9 +347,7 @@ def _is_from_python(data: Mapping[str, Any]) -> bool:
     return isinstance(passed, list | tuple) and any(str(part).startswith("domain ") for part in passed)
 
 
-def find_domain_and_method(
-    domain: Any, method: Any, entry: DomainEntry | None = None
-) -> tuple[DomainEntry, str]:
+def find_domain_and_method(domain: Any, method: Any, entry: "Domain | None" = None) -> "tuple[Domain, str]":
     """The domain (unless it is given) and the method of these names; `SettingsError` if one is unknown."""
     problems = method_problems(method)
     try:

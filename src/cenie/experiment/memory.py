@@ -1,34 +1,38 @@
-"""How much memory a run takes at least, reckoned from its config alone. Imports no JAX.
-
-Methods are told apart by their settings, so that no file of a method is loaded.
+"""How much memory a run takes at least, read off the shapes of its arrays. Nothing is compiled.
 
 Only what must be there at the same time is counted, each array once unless it is said otherwise, so that no
 run is refused that would have worked. What is refused could not have been allocated.
 """
 
+import dataclasses
+import math
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cenie.envs.domains import DomainSpec
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from cenie.envs.base import Domain, Environment
+from cenie.experiment.build import Parts, build
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
-from cenie.novelty.config import CoverageConfig, MixtureConfig, NeighboursConfig
 from cenie.settings import Problem
-from cenie.spaces import DesignSpec, numbers_in
-from cenie.student.config import Sizes, StudentConfig
+from cenie.spaces import Space
+from cenie.student.config import StudentConfig
+from cenie.student.networks import Network
+from cenie.teach.cycle import Setup, TrainState, state_shapes
 
-_CAPACITY = "teacher.replay.capacity"
-
-_FLOAT_BYTES = 4
-"""Bytes of a number in single precision."""
+_NUMBERS, _FLAGS = 3, 4
+"""Of each step are stored, beside what is seen and done: its probability, value and reward; its flags."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where Linux says how much of the machine a container may have."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Need:
     """Memory that a run takes, for what, and the settings that decide how much."""
 
@@ -70,145 +74,130 @@ def memory_size() -> int | None:
     return min(size for size in sizes if size > 0)
 
 
-def training_needs(config: Config) -> Iterator[Need]:
-    """The large arrays of a run that trains."""
-    student, sizes = config.student, _sizes(config)
+def training_problems(config: Config, parts: Parts | None = None) -> list[Problem]:
+    """Why this machine has not the memory to train a run; empty if it may have.
+
+    Args:
+        config: The settings of the run.
+        parts: What is passed from Python in the place of what they name.
+
+    Raises:
+        SettingsError: The parts do not fit the settings.
+    """
+    return memory_problems(training_needs(config, *build(config, parts)))
+
+
+def evaluation_problems(config: Config, episodes: int, parts: Parts | None = None) -> list[Problem]:
+    """Why this machine has not the memory to evaluate a run with so many episodes; empty if it may have."""
+    return memory_problems(evaluation_needs(build(config, parts)[1], episodes))
+
+
+def training_needs(config: Config, domain: Domain, setup: Setup) -> Iterator[Need]:
+    """The large arrays of a run that trains: the state before and after a cycle, and what a cycle plays."""
+    state = state_shapes(setup)
+    yield from _state_needs(state, copies=2)
+    student, environment = setup.student, setup.environment
+    sizes = ("student.num_levels", "student.num_steps")
     steps = student.num_levels * student.num_steps
-    fields = ("student.num_levels", "student.num_steps")
-    features = sizes.features if _novelty(config) is not None or config.run.recorded_points else 0
-    step_bytes = config.domain_spec.observation_bytes + _FLOAT_BYTES * 5
     # Those of all students are told of together; features are kept of the first one's only.
-    size = steps * (len(config.students) * step_bytes + _FLOAT_BYTES * features)
-    yield Need(size, "a rollout", fields)
-    if config.domain_spec.prepared_bytes:
-        size = student.num_levels * config.domain_spec.prepared_bytes
-        yield Need(size, "the prepared levels", ("student.num_levels", "env"))
-    minibatch = Need(_minibatch_bytes(student, sizes), "a minibatch", (*fields, *sizes.fields))
-    designer = config.designer
-    if designer is not None:
-        size = _minibatch_bytes(designer, _designer_sizes(config))
-        design_fields = ("student.num_levels", "teacher.replaces", *_designer_sizes(config).fields)
-        # They learn one after another.
-        minibatch = max(minibatch, Need(size, "a minibatch", design_fields), key=lambda need: need.size)
-    yield minibatch
-    if getattr(config.teacher, "correction", None) is not None:
-        # What it reads at each step, and its memory.
-        read, memory = config.domain_spec.observation_parts, config.teacher.correction.memory_size
-        size = steps * _FLOAT_BYTES * (sum(map(numbers_in, read)) + memory)
-        yield Need(size, "the transition model", (*fields, "teacher.correction.memory_size"))
-    yield from evaluation_needs(config, max(config.run.episodes, config.run.final_episodes))
+    kept = setup.curriculum.novelty is not None or setup.recorded_points > 0
+    rollouts = [
+        _step_bytes(environment, each.network, kept and not n) for n, each in enumerate(state.students)
+    ]
+    yield Need(steps * sum(rollouts), "a rollout", sizes)
+    prepared = student.num_levels * _prepared_bytes(domain)
+    yield Need(prepared, "a batch of prepared levels", ("student.num_levels", "env"))
+    learners = zip(setup.students, (each.network for each in state.students))
+    residuals = [_residual_bytes(settings, environment, network) for settings, network in learners]
+    # They learn one after another.
+    fields = (*sizes, "student.ppo.minibatches", "student.network")
+    yield Need(max(residuals), "the gradient of a minibatch", fields)
+    episodes = max(config.run.episodes, config.run.final_episodes)
+    yield _evaluation_need(setup, state, episodes)
 
 
-def evaluation_needs(config: Config, episodes: int) -> Iterator[Need]:
-    """The large arrays of a run that is evaluated; they are those of its state, and of playing."""
-    sizes, spec = _sizes(config), config.domain_spec
-    # Each with its gradient and the two moments of the optimiser.
-    size = len(config.students) * 4 * _FLOAT_BYTES * sizes.parameters
-    yield Need(size, "the network", sizes.fields)
-    if config.designer is not None:
-        designed = _designer_sizes(config)
-        yield Need(4 * _FLOAT_BYTES * designed.parameters, "the designer's network", designed.fields)
-    # So many episodes are played at the same time. A suite has one level or more.
-    episode_bytes = _FLOAT_BYTES * sizes.memory + spec.observation_bytes
-    size = min(episodes, MAX_PARALLEL_EPISODES) * episode_bytes
-    yield Need(size, "an evaluation", ("run.episodes", "run.final_episodes", sizes.fields[0]))
-    capacity = 0
-    if config.replay is not None:
-        # The buffers (one for each student) before and after a cycle: levels, and some numbers for each.
-        capacity = config.replay.capacity
-        scores = getattr(config.teacher, "scores", ())
-        numbers = 6 + max(1, len(scores)) + (_novelty(config) is not None)
-        size = len(config.students) * capacity * 2 * (spec.level_bytes + numbers * _FLOAT_BYTES)
-        yield Need(size, "the level buffer", (_CAPACITY, "env"))
-    if hasattr(config.teacher, "kept"):
-        size = config.teacher.kept * 2 * (spec.level_bytes + _FLOAT_BYTES)
-        yield Need(size, "the kept levels", ("teacher.kept", "env"))
-    if hasattr(config.teacher, "database"):
-        # A task is two numbers or more; and the distances of new ones from all.
-        size = config.teacher.database * _FLOAT_BYTES * (2 * 3 + config.student.num_levels)
-        yield Need(size, "the past tasks", ("teacher.database", "student.num_levels"))
-    if hasattr(config.teacher, "pairs"):
-        # Each student with the two moments of the optimiser, before and after a cycle.
-        size = 2 * config.teacher.pairs * 3 * _FLOAT_BYTES * sizes.parameters
-        yield Need(size, "the population", ("teacher.pairs", *sizes.fields))
-    novelty = _novelty(config)
-    if novelty is None:
-        return
-    features = sizes.features
-    if novelty.step_features == "observation":
-        features = sum(map(numbers_in, spec.observation_parts))
-    dimensions = features + numbers_in(spec.action_space)
-    match novelty.kind:
-        case "cenie":
-            if novelty.stored.kind == "rescored":
-                size = capacity * 2 * _FLOAT_BYTES * novelty.stored.points * dimensions
-                yield Need(size, "the kept points", (_CAPACITY, "teacher.novelty.stored.points"))
-            yield from _coverage_needs(novelty.coverage, config.student.num_steps, dimensions)
-        case "diplr":
-            yield from _distance_needs(novelty, capacity, dimensions)
-        case "epoet":
-            # The past students before and after a cycle.
-            size = 2 * _FLOAT_BYTES * novelty.students * sizes.parameters
-            yield Need(size, "the past students", ("teacher.novelty.students", *sizes.fields))
-        case _:  # that of POET is small
-            pass
+def evaluation_needs(setup: Setup, episodes: int) -> Iterator[Need]:
+    """The large arrays of a run that is evaluated: its state, and what is seen and remembered in playing."""
+    state = state_shapes(setup)
+    yield from _state_needs(state, copies=1)
+    yield _evaluation_need(setup, state, episodes)
 
 
-def _novelty(config: Config) -> Any:
-    return getattr(config.teacher, "novelty", None)
+def _state_needs(state: TrainState, copies: int) -> Iterator[Need]:
+    """The state of the students, and each part of the teacher's, with the group of settings of that name."""
+    yield Need(copies * _bytes(state.students), "the state of the students", ("student.network",))
+    settings = {"buffers": ("teacher.replay.capacity", "env"), "novelty": ("teacher.novelty",)}
+    for field in dataclasses.fields(state.teacher):
+        size = copies * _bytes(getattr(state.teacher, field.name))
+        yield Need(size, f"the teacher's state ({field.name})", settings.get(field.name, ("teacher",)))
 
 
-def _distance_needs(novelty: Any, capacity: int, dimensions: int) -> Iterator[Need]:
-    """What is kept of the points of each level, and the distances of all pairs, before and after a cycle."""
-    distance, path = novelty.distance, "teacher.novelty.distance"
-    if distance.kind == "sliced":
-        numbers, fields = distance.directions * distance.quantiles, ("directions", "quantiles")
-    else:
-        numbers, fields = distance.points * dimensions, ("points",)
-    size = 2 * _FLOAT_BYTES * capacity * numbers
-    yield Need(size, "the occupancies of levels", (_CAPACITY, *(f"{path}.{name}" for name in fields)))
-    yield Need(2 * _FLOAT_BYTES * capacity**2, "the distances between levels", (_CAPACITY,))
+def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
+    """A suite has one level or more, and so many episodes of it are played at the same time."""
+    memory = jax.eval_shape(lambda network: network.initial_memory(1), state.student.network)
+    size = _bytes(memory) + _bytes(_observations(setup.environment))
+    fields = ("run.episodes", "run.final_episodes", "student.network")
+    return Need(min(episodes, MAX_PARALLEL_EPISODES) * size, "an evaluation", fields)
 
 
-def _sizes(config: Config) -> Sizes:
-    """Of the network, with the settings that decide them by their full paths."""
-    spec = config.domain_spec
-    return _sizes_of(config.student, spec, "student")
+def _step_bytes(environment: Environment, network: Network, keep_features: bool) -> int:
+    """A step of a rollout."""
+
+    def decide(network: Network, observation: PyTree[Array], key: Array) -> tuple[Array, Array]:
+        _, decision = network.step(network.initial_memory(1), observation, jax.numpy.ones(1, bool))
+        return decision.policy.sample(key), decision.features
+
+    seen = _observations(environment, 1)
+    action, features = eqx.filter_eval_shape(decide, network, seen, _key())
+    return _bytes((seen, action, features if keep_features else ())) + 4 * _NUMBERS + _FLAGS
 
 
-def _designer_sizes(config: Config) -> Sizes:
-    designer, spec = config.designer, config.design_spec
-    assert designer is not None
-    assert spec is not None
-    return _sizes_of(designer, spec, "teacher.designer")
+def _prepared_bytes(domain: Domain) -> int:
+    """What `Environment.prepare` makes of a level, beyond the level."""
+    level = jax.eval_shape(domain.generator("random"), _key())
+    return max(0, _bytes(jax.eval_shape(domain.environment.prepare, level)) - _bytes(level))
 
 
-def _sizes_of(student: StudentConfig, spec: DomainSpec | DesignSpec, path: str) -> Sizes:
-    sizes = student.network.sizes(spec.observation_parts, spec.action_space)
-    return replace(sizes, fields=tuple(f"{path}.network.{name}" for name in sizes.fields))
+def _residual_bytes(settings: StudentConfig, environment: Environment, network: Network) -> int:
+    """What the gradient of a minibatch needs of the way forward."""
+    steps, parts = settings.num_steps, settings.ppo.minibatches
+    rows = settings.num_levels // parts if network.recurrent else settings.num_levels * steps // parts
+    if not network.recurrent:
+        rows = min(rows, network.rows_at_once or rows)
+    shape = (rows, steps) if network.recurrent else (rows,)
+
+    def way_forward(network: Network, observations: PyTree[Array], start: Array) -> Any:
+        memory = network.initial_memory(rows)
+        if network.recurrent:
+            decision = network.sequence(memory, observations, start)
+        else:
+            decision = network.step(memory, observations, start)[1]
+        return decision.policy, decision.value
+
+    def residuals(network: Network, *seen: Any) -> Any:
+        learned, fixed = eqx.partition(network, eqx.is_inexact_array)
+        return jax.vjp(lambda learned: way_forward(eqx.combine(learned, fixed), *seen), learned)[1]
+
+    start = jax.ShapeDtypeStruct(shape, np.bool_)
+    return _bytes(eqx.filter_eval_shape(residuals, network, _observations(environment, *shape), start))
 
 
-def _minibatch_bytes(student: StudentConfig, sizes: Sizes) -> int:
-    steps = student.num_levels * student.num_steps
-    return steps // student.ppo.minibatches * _FLOAT_BYTES * sizes.activations
+def _observations(environment: Environment, *shape: int) -> PyTree[jax.ShapeDtypeStruct]:
+    def of_space(space: Space) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((*shape, *space.shape), space.dtype)
+
+    return jax.tree.map(of_space, environment.observation_space)
 
 
-def _coverage_needs(coverage: CoverageConfig, steps: int, dimensions: int) -> Iterator[Need]:
-    path = "teacher.novelty.coverage"
-    points = coverage.window * steps
-    # The window before and after a cycle.
-    window = 2 * _FLOAT_BYTES * points * dimensions
-    yield Need(window, "the coverage window", (f"{path}.window", "student.num_steps"))
-    fitted = min(points, coverage.max_points or points)
-    if isinstance(coverage, MixtureConfig):
-        dimensions = min(dimensions, coverage.pca_dimensions or dimensions)
-        max_components = coverage.components[1]
-        covariances = max_components * dimensions * (dimensions if coverage.covariance == "full" else 1)
-        size = _FLOAT_BYTES * (max_components * fitted + covariances)
-        yield Need(size, "the mixture", (f"{path}.components", f"{path}.max_points"))
-    elif isinstance(coverage, NeighboursConfig):
-        size = _FLOAT_BYTES * coverage.kept * dimensions
-        yield Need(size, "the neighbours", (f"{path}.kept",))
+def _key() -> jax.ShapeDtypeStruct:
+    """The shape of a key; a real one would start a backend."""
+    return jax.eval_shape(lambda: jax.random.key(0))
+
+
+def _bytes(tree: PyTree) -> int:
+    """Of all arrays in a tree, which may be shapes only."""
+    arrays = (leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype"))
+    return sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
 
 
 def format_bytes(size: int) -> str:
@@ -216,10 +205,3 @@ def format_bytes(size: int) -> str:
     units = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
     power = min(max(len(str(size)) - 1, 0) // 3, len(units) - 1)
     return f"{size / 1000**power:.3g} {units[power]}"
-
-
-def too_large(config: Config, needs: Iterable[Need]) -> list[Problem]:
-    # How large a network from elsewhere is cannot be told from the settings.
-    if any(part.startswith("network ") for part in config.from_python):
-        return []
-    return memory_problems(needs)

@@ -1,13 +1,15 @@
-"""Named starting points of a run. Imports no JAX. What they say stands in the folder of each domain."""
+"""Named starting points of a run. What they say stands in the folder of each domain."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cenie import settings
-from cenie.envs.domains import DomainEntry
 from cenie.experiment.config import Config, config_type, find_domain_and_method
 from cenie.settings import Problem, SettingsError, Where, show
+
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
 
 _ABSENT: Any = object()
 
@@ -17,7 +19,7 @@ def preset(
     method: str,
     name: str | None = None,
     overrides: dict[str, Any] | None = None,
-    entry: DomainEntry | None = None,
+    entry: "Domain | None" = None,
 ) -> Config:
     """The config of a preset (by default the domain's first), with dotted-path overrides.
 
@@ -32,13 +34,13 @@ def preset(
     config = config_type(entry, method)(domain=domain, method=method, preset=name)
     data = settings.to_data(config)
     chosen = _chosen(data, presets[name])
-    default_suite = {"run.suite": entry.suites[0]}
+    default_suite = {"run.suite": next(iter(entry.suites))}
     return _with_decay_to_the_end(
         settings.replace(settings.replace(config, default_suite | chosen), overrides or {})
     )
 
 
-def default_preset(entry: DomainEntry) -> str:
+def default_preset(entry: "Domain") -> str:
     """The preset that is taken unless another one is named."""
     return next(iter(entry.presets))
 

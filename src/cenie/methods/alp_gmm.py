@@ -11,8 +11,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.envs.base import TaskSpace
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain, TaskSpace
 from cenie.methods.family import UNFINISHED, Family, LevelFactory
 from cenie.methods.table import Method
 from cenie.novelty import gmm
@@ -87,7 +86,7 @@ class AlpGmmTeacher(Family):
         source = AlpGmmSource(domain.tasks, self)
         return Curriculum(source, learn_on_new=True, unfinished=self.unfinished)
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         if not entry.tasks:
             yield Problem("method", "must be another one: this domain has no space of tasks")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain
 from cenie.methods.family import Family, LevelFactory, generator_problems, generator_setting
 from cenie.methods.table import Method
 from cenie.settings import Problem
@@ -24,7 +24,7 @@ class RandomTeacher(Family):
     def curriculum(self, domain: LevelFactory, mesh: Mesh | None = None) -> Curriculum:
         return Curriculum(RandomSource(domain.generator(self.generator)), learn_on_new=True)
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         yield from generator_problems(entry, self.generator)
 
     @property

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cenie.envs.base import Design, Environment, TaskSpace
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Design, Domain, Environment, TaskSpace
 from cenie.records import Level
 from cenie.replay.config import ReplayConfig
 from cenie.settings import Problem, setting, show
@@ -74,7 +73,7 @@ class Family:
         """
         raise NotImplementedError
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         """What is wrong with these settings in a run; what is wrong in themselves is found by `check`.
 
         Args:
@@ -96,7 +95,7 @@ class Family:
         """The settings of the level buffer (one for each student), if levels are replayed."""
         return None
 
-    def designed(self, entry: DomainEntry, env: Any) -> DesignSpec | None:
+    def designed(self, entry: Domain, env: Any) -> DesignSpec | None:
         """What a designer of levels sees and does in this domain; None without a designer, or a design."""
         return None
 
@@ -141,7 +140,7 @@ def generator_setting(default: str, *, source: str) -> Any:
     return setting(default, help=text, source=source)
 
 
-def generator_problems(entry: DomainEntry, name: str, path: str = "teacher.generator") -> Iterator[Problem]:
+def generator_problems(entry: Domain, name: str, path: str = "teacher.generator") -> Iterator[Problem]:
     """Whether the domain has a generator, or a role, of this name."""
     known = (*entry.roles, *entry.generators)
     if name not in known:

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.envs.base import Design
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Design, Domain
 from cenie.envs.reset import step_only
 from cenie.methods.family import Family, LevelFactory, generator_problems
 from cenie.methods.plr import buffer_problems
@@ -139,7 +138,7 @@ class DesignerTeacher(Family):
             unfinished=self.unfinished,
         )
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         unknown = list(generator_problems(entry, self.replaces, "teacher.replaces"))
         yield from unknown
         if self.replay is not None:
@@ -149,9 +148,7 @@ class DesignerTeacher(Family):
         if entry.design is not None and not unknown and env is not None:
             yield from self._problems_of_learning(entry, env, student)
 
-    def _problems_of_learning(
-        self, entry: DomainEntry, env: Any, student: StudentConfig
-    ) -> Iterator[Problem]:
+    def _problems_of_learning(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         """Why the designer, or the antagonist, cannot learn from what it plays."""
         spec = self.designed(entry, env)
         assert spec is not None
@@ -174,10 +171,10 @@ class DesignerTeacher(Family):
     def level_buffer(self) -> ReplayConfig | None:
         return self.replay
 
-    def designed(self, entry: DomainEntry, env: Any) -> DesignSpec | None:
+    def designed(self, entry: Domain, env: Any) -> DesignSpec | None:
         if entry.design is None:
             return None
-        return entry.design(env, entry.roles.get(self.replaces, self.replaces))
+        return entry.build(env).design_spec(self.replaces)
 
     def designer_of(self, spec: DesignSpec, student: StudentConfig) -> StudentConfig:
         return StudentConfig(self.designer.network, self.designer.ppo, student.num_levels, spec.steps)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain
 from cenie.methods.accel import EditConfig
 from cenie.methods.cenie import Cenie
 from cenie.methods.diplr import Diplr
@@ -97,7 +97,7 @@ class ReplayTeacher(Family):
         weights = dict(map(parse_weighted, self.scores))
         return named_columns({name: name for name in weights}, weights)
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         yield from generator_problems(entry, self.generator)
         if self.edit is not None and not entry.edits:
             yield Problem("teacher.edit", "must be null: this domain has no edit of levels")

@@ -16,7 +16,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain
 from cenie.methods.family import UNFINISHED, Family, LevelFactory, generator_problems
 from cenie.methods.nearest import euclidean, mean_of_finite, smallest
 from cenie.methods.table import Method
@@ -128,7 +128,7 @@ class PoetTeacher(Family):
         )
         return Curriculum(source, learn_on_new=source.is_learning, unfinished=self.unfinished)
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         yield from generator_problems(entry, self.generator)
         if not entry.edits:
             yield Problem("method", "must be another one: this domain has no edit of levels")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from cenie.envs.domains import DomainEntry
+from cenie.envs.base import Domain
 from cenie.methods.family import UNFINISHED, Family, LevelFactory, generator_problems, generator_setting
 from cenie.methods.table import Method
 from cenie.records import Level
@@ -83,7 +83,7 @@ class SflTeacher(Family):
         source = SflSource(RandomSource(domain.generator(self.generator)), self)
         return Curriculum(source, learn_on_new=source.is_training, unfinished=self.unfinished)
 
-    def problems(self, entry: DomainEntry, env: Any, student: StudentConfig) -> Iterator[Problem]:
+    def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         yield from generator_problems(entry, self.generator)
         if student.num_levels % self.plays:
             message = f"must divide student.num_levels ({student.num_levels}), got {self.plays}"

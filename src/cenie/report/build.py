@@ -77,7 +77,7 @@ def write_report(
     """
     options = options or Options()
     if options.page:
-        check_installed(options.pictures)
+        check_installed()
     # These need matplotlib, which those who only read runs may not have.
     from cenie.report.curriculum_items import curriculum_items
     from cenie.report.suite_items import curve_items, suite_items

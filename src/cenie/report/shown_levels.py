@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from cenie.envs.base import Domain, Environment, Renderer
-from cenie.envs.domains import DomainEntry
 from cenie.experiment.evaluate import environment_of, episode_keys
 from cenie.records import Level
 from cenie.report.level_files import Drawing
@@ -162,7 +161,7 @@ class CannotDraw(Exception):
 def stored_pictures(
     run: Run,
     chosen: Iterable[tuple[dict[str, np.ndarray], Sequence[int] | np.ndarray]],
-    domains: Mapping[str, DomainEntry],
+    domains: Mapping[str, Domain],
 ) -> list[list[np.ndarray]]:
     """For each buffer of a snapshot a picture of each of its rows. Raises `CannotDraw` with the reason.
 

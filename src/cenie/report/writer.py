@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.envs.domains import DomainEntry
 from cenie.report.measure.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
 from cenie.rundir.names import file_name
@@ -15,6 +14,8 @@ from cenie.system.durable import WriteError, explain, replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from cenie.envs.base import Domain
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Options:
     page: bool = True
     points: int = MOST_POINTS
     stratified: bool = False
-    domains: Mapping[str, DomainEntry] = field(default_factory=dict)
+    domains: Mapping[str, "Domain"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

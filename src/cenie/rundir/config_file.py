@@ -1,8 +1,8 @@
 """`config.json`: the settings of a run. Loads no JAX."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cenie.envs.domains import DomainEntry
 from cenie.experiment.config import MAX_FILE_BYTES, Config, read_config
 from cenie.rundir.files import RunDirectoryError, read_json, write_json
 from cenie.settings import Problem, SettingsError, show, to_data
@@ -13,7 +13,11 @@ def write_config(path: Path, config: Config) -> None:
     write_json(path, to_data(config))
 
 
-def load_config(path: Path, entry: DomainEntry | None = None) -> Config:
+if TYPE_CHECKING:
+    from cenie.envs.base import Domain
+
+
+def load_config(path: Path, entry: "Domain | None" = None) -> Config:
     """The config of a run directory; raises `SettingsError` if the file cannot be read."""
     try:
         data = read_json(path, MAX_FILE_BYTES)

@@ -1,5 +1,5 @@
 """Going on with a run: what its checkpoints say of themselves, whether they belong to its config, and whether
-anything is left to do. Imports no JAX, so that all of this is answered at once.
+anything is left to do. All of this is answered before a backend is started.
 """
 
 import os
@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from cenie import settings
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, EvaluationRequest, read_config
-from cenie.experiment.memory import evaluation_needs, too_large
 from cenie.rundir import manifest as manifests
 from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, read_json
 from cenie.rundir.manifest import Unusable
@@ -190,10 +189,12 @@ def decay_note(config: Config) -> str | None:
 
 def check_evaluation(config: Config, directory: RunDirectory, request: EvaluationRequest) -> None:
     """Raise what stands in the way of an evaluation, before anything is compiled for it."""
-    problems = too_large(config, evaluation_needs(config, request.episodes))
-    if problems:
-        raise SettingsError(problems)
+    from cenie.experiment.memory import evaluation_problems  # loads JAX
+
     if not check_checkpoints(config, directory):
         raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
     if not os.access(directory.path, os.W_OK):
         raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
+    problems = evaluation_problems(config, request.episodes)
+    if problems:
+        raise SettingsError(problems)

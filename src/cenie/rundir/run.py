@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cenie.envs.domains import DomainEntry, find_domain
+from cenie.envs.domains import find_domain
 from cenie.experiment.config import Config, evaluation_request
 from cenie.rundir.config_file import check_domain, load_config
 from cenie.rundir.evaluations import Episodes, read_evaluations
@@ -47,7 +47,7 @@ class Run:
     path: Path
     parts: "Parts | None" = None
     """What the run was begun with in Python, if anything."""
-    entry: DomainEntry | None = None
+    entry: "Domain | None" = None
     """The domain, if it is one of the user's own: no code is run because a file says so."""
     devices: int | None = None
     """On how many devices to open the state; None for as many as the config says."""
@@ -318,9 +318,9 @@ def load_run(path: str | Path, parts: "Parts | None" = None, *, domain: "str | D
     """
     entry = None
     if domain is not None:
-        from cenie.envs.foreign import entry_of
+        from cenie.envs.loading import checked
 
-        entry = find_domain(domain) if isinstance(domain, str) else entry_of(domain)
+        entry = find_domain(domain) if isinstance(domain, str) else checked(domain)
     run = Run(Path(path), parts, entry)
     name = domain if isinstance(domain, str) or domain is None else domain.name
     check_domain(run.config, name)

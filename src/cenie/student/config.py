@@ -4,7 +4,6 @@ Where a default comes from is said by the `source` of each setting: `paper` is t
 code` the code base it ran on, with which PLR-perp and ACCEL were published.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,21 +17,6 @@ KERNEL = 3
 
 Parts = Sequence[Space]
 """The parts of an observation: the leaves of the tree of its spaces."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large a network is for certain observations and actions, in numbers.
-
-    `activations` are what the gradient needs of each step, `memory` what is carried from step to step, and
-    `features` what describes the state of the student. `fields` are the settings that decide.
-    """
-
-    parameters: int
-    activations: int
-    memory: int
-    features: int
-    fields: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -75,19 +59,9 @@ class Conv:
         mapped, unmapped = self.mapped_and_not(rest)
         return rows * columns * self.channels + bool(mapped) * self.rest_size + _total(unmapped)
 
-    def parameters(self, parts: Parts) -> int:
-        image, rest = image_and_rest(parts)
-        kernel = _linear(KERNEL * KERNEL * image.shape[2], self.channels)
-        mapped, _ = self.mapped_and_not(rest)
-        return kernel + bool(mapped) * _linear(_total(mapped), self.rest_size)
-
     def misfits(self, parts: Parts) -> Iterator[Problem]:
         """Why observations of these parts cannot be read."""
         yield from _image_misfits("conv", parts, KERNEL)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return ("channels",)
 
 
 @dataclass(frozen=True)
@@ -117,18 +91,11 @@ class Bits:
     def width(self, parts: Parts) -> int:
         return self.size
 
-    def parameters(self, parts: Parts) -> int:
-        return _linear(self.inputs(parts), self.size)
-
     def misfits(self, parts: Parts) -> Iterator[Problem]:
         yield from _image_misfits("bits", parts, 1)
         for image in filter(is_image, parts):
             if not self.codes and not _are_codes(image):
                 yield Problem("codes", "must be named for an image of other than 1 to 256 whole numbers")
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return ("size",)
 
 
 @dataclass(frozen=True)
@@ -141,15 +108,8 @@ class Flat:
     def width(self, parts: Parts) -> int:
         return self.size
 
-    def parameters(self, parts: Parts) -> int:
-        return _linear(_total(parts), self.size)
-
     def misfits(self, parts: Parts) -> Iterator[Problem]:
         yield from ()
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return ("size",)
 
 
 Encoder = Conv | Bits | Flat
@@ -171,29 +131,6 @@ def _encoder_misfits(network: "Lstm | Gru | Memoryless", parts: Parts, action: S
         yield Problem(f"encoder.{problem.path}", problem.message)
 
 
-def _recurrent_sizes(network: "Lstm | Gru", parts: Parts, action: Space) -> Sizes:
-    """The sizes of a network whose memory has so many gates, and carries so many states, per unit."""
-    gates, states = network.gates_and_states
-    memory, head, read = network.memory_size, network.head_size, network.encoder.width(parts)
-    core = gates * memory * (read + memory + 1)
-    return Sizes(
-        parameters=network.encoder.parameters(parts) + core + _heads(memory, head, action),
-        activations=read + (gates + 1) * memory + 2 * head,
-        memory=states * memory,
-        features=memory,
-        fields=("memory_size", *_encoder_fields(network), "head_size"),
-    )
-
-
-def _encoder_fields(network: "Lstm | Gru | Memoryless") -> Iterator[str]:
-    return (f"encoder.{name}" for name in network.encoder.fields)
-
-
-def _heads(inputs: int, head: int, action: Space) -> int:
-    """Parameters of an actor and a critic with one hidden layer each."""
-    return _linear(inputs, 2 * head) + _linear(head, numbers_in(action)) + _linear(head, 1)
-
-
 @dataclass(frozen=True)
 class Lstm:
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
@@ -213,9 +150,7 @@ class Lstm:
     continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
 
     recurrent: ClassVar[bool] = True
-    gates_and_states: ClassVar[tuple[int, int]] = (4, 2)
     misfits = _encoder_misfits
-    sizes = _recurrent_sizes
 
 
 @dataclass(frozen=True)
@@ -229,9 +164,7 @@ class Gru:
     continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
 
     recurrent: ClassVar[bool] = True
-    gates_and_states: ClassVar[tuple[int, int]] = (3, 1)
     misfits = _encoder_misfits
-    sizes = _recurrent_sizes
 
 
 @dataclass(frozen=True)
@@ -260,13 +193,6 @@ class Mlp:
     def misfits(self, parts: Parts, action: Space) -> Iterator[Problem]:
         yield from ()
 
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        inputs = _total(parts)
-        widths = (inputs, *self.hidden_sizes)
-        hidden = sum(itertools.starmap(_linear, itertools.pairwise(widths)))
-        outputs = _linear(widths[-1], numbers_in(action)) + _linear(widths[-1], 1)
-        return Sizes(2 * hidden + outputs, 2 * sum(self.hidden_sizes), 0, inputs, ("hidden_sizes",))
-
 
 @dataclass(frozen=True)
 class Memoryless:
@@ -285,12 +211,6 @@ class Memoryless:
 
     recurrent: ClassVar[bool] = False
     misfits = _encoder_misfits
-
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        read = self.encoder.width(parts)
-        parameters = self.encoder.parameters(parts) + _heads(read, self.head_size, action)
-        fields = (*_encoder_fields(self), "head_size")
-        return Sizes(parameters, read + 2 * self.head_size, 0, read, fields)
 
 
 @dataclass(frozen=True)
@@ -366,18 +286,6 @@ class Pixels:
                 )
                 return
 
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        shapes = list(self.shapes(parts[0]))
-        taps = (kernel * kernel * shape[2] for kernel, shape in zip(self.kernels, shapes))
-        features = math.prod(shapes[-1])
-        return Sizes(
-            parameters=sum(map(_linear, taps, self.channels)) + _heads(features, self.head_size, action),
-            activations=0,  # of a few steps at a time only: see `Network.rows_at_once`
-            memory=(self.frames - 1) * math.prod(parts[0].shape) // (4 if "int8" in parts[0].dtype else 1),
-            features=features,
-            fields=("channels", "frames", "head_size"),
-        )
-
 
 @dataclass(frozen=True)
 class Board:
@@ -430,11 +338,6 @@ class Board:
                 "kind", f"board needs one action for each tile of its image ({size}, or less a border)"
             )
 
-    def sizes(self, parts: Parts, action: Space) -> Sizes:
-        inputs, head, waves = self.inputs(parts), self.head_size, self.waves**2
-        parameters = _linear(inputs, 2 * head) + _linear(head + inputs, waves) + _linear(head, 1)
-        return Sizes(parameters, inputs + 2 * head + numbers_in(action), 0, inputs, ("waves", "head_size"))
-
 
 NetworkConfig = Lstm | Gru | Mlp | Memoryless | Pixels | Board
 """The network of a student."""
@@ -467,11 +370,6 @@ def _image_misfits(kind: str, parts: Parts, smallest: int) -> Iterator[Problem]:
 def _are_codes(image: Space) -> bool:
     """Whether the entries are so few whole numbers that each can have its bit."""
     return isinstance(image, Box) and "int" in image.dtype and image.high - image.low < 256
-
-
-def _linear(inputs: int, outputs: int) -> int:
-    """Parameters of a linear layer."""
-    return (inputs + 1) * outputs
 
 
 def _total(parts: Parts) -> int:

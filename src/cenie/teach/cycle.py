@@ -105,7 +105,7 @@ def init(setup: Setup, seed: int) -> TrainState:
 
 def state_shapes(setup: Setup) -> TrainState:
     """The state with shapes in the place of arrays, for `load_newest`: nothing is compiled or computed."""
-    return first_state.trace(setup, jax.random.key(0)).out_info
+    return first_state.trace(setup, jax.eval_shape(lambda: jax.random.key(0))).out_info
 
 
 @functools.partial(jax.jit, static_argnames="setup")
@@ -354,7 +354,8 @@ def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
             features = observed_features(observation, environment.observation_space)
         return with_action(features, decision.policy.sample(key), environment.action_space)
 
-    return setup.student.num_steps, jax.eval_shape(first_points, jax.random.key(0)).shape[1]
+    key = jax.eval_shape(lambda: jax.random.key(0))  # a real one would start a backend
+    return setup.student.num_steps, jax.eval_shape(first_points, key).shape[1]
 
 
 def _learn_if(

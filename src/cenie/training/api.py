@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from cenie.envs.base import Domain
-from cenie.envs.foreign import entry_of
+from cenie.envs.loading import checked
 from cenie.experiment import presets
 from cenie.experiment.build import Parts
 from cenie.experiment.config import Config
@@ -40,7 +40,7 @@ def preset(
     """
     if isinstance(domain, str):
         return presets.preset(domain, method, name, overrides)
-    config = presets.preset(domain.name, method, name, overrides, entry_of(domain))
+    config = presets.preset(domain.name, method, name, overrides, checked(domain))
     return replace(config, from_python=(f"domain {domain.name}",))
 
 
@@ -76,7 +76,7 @@ def train(
     """
     directory, parts = RunDirectory(Path(out)), parts or Parts()
     config = _with_parts(config, parts)
-    check_start(config)
+    check_start(config, parts)
     if not resume and os.path.lexists(directory.config):
         raise RunDirectoryError(f"{out} already holds a run; resume=True goes on with it")
     if resume:

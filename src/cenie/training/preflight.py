@@ -1,18 +1,34 @@
-"""Checks before a run begins. Loads no JAX."""
+"""What must be in order, and what is known, before a run begins."""
+
+from typing import TYPE_CHECKING
 
 from cenie.experiment.config import Config
-from cenie.experiment.memory import too_large, training_needs
 from cenie.settings import Problem, SettingsError
 from cenie.training.sinks import missing_sinks
 
+if TYPE_CHECKING:
+    from cenie.experiment.build import Parts
 
-def check_start(config: Config) -> None:
-    """Raise `SettingsError` if this machine cannot train a config: programs or memory that are not there."""
+
+def check_start(config: Config, parts: "Parts | None" = None) -> None:
+    """Refuse a config that this machine cannot train: packages or memory are not there.
+
+    A backend of JAX may be started to find out, so XLA must have its flags by now. Nothing is compiled.
+
+    Args:
+        config: The settings of the run.
+        parts: What is passed from Python in the place of what they name.
+
+    Raises:
+        SettingsError: With every problem and the settings that it is about, or the parts do not fit these.
+    """
+    from cenie.experiment.memory import training_problems  # loads JAX
+
     problems = [
         Problem("run.sinks", f"'{name}' is not installed; {advice}, or leave it out")
         for name, advice in missing_sinks(config.run.sinks).items()
     ]
-    problems += too_large(config, training_needs(config))
+    problems = problems or training_problems(config, parts)
     if problems:
         raise SettingsError(problems)
 

@@ -1,4 +1,4 @@
-"""What the machine offers, and what XLA is told of it. Loads no JAX, which reads the flags when loaded."""
+"""What the machine offers, and what XLA is told of it. XLA reads the flags when a backend starts."""
 
 import contextlib
 import math
@@ -36,8 +36,8 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 def show_devices(count: int, *flags: str) -> None:
     """Let JAX see so many devices on the host, and XLA these flags.
 
-    Must run before JAX is imported. A flag that the user has set already is kept, and one that this version
-    of XLA may not know is left out.
+    Must run before JAX starts a backend. A flag that the user has set already is kept, and one that this
+    version of XLA may not know is left out.
     """
     # XLA cries "Very slow compile?" after two minutes, and no flag of its own stops that; `Progress` says
     # what goes on instead. Messages of fatal errors still appear, and other errors arrive as exceptions.

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from cenie.envs.maze.bitmaps import BITMAPS
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.level import level_problems, make_level
@@ -21,7 +20,7 @@ from cenie.envs.maze.procedural import (
     simple_crossing,
 )
 from cenie.envs.maze.sampled import BANDS, FILL, LEVELS_PER_BAND, SIDE, TIME_LIMIT, shortest_paths
-from cenie.envs.maze.suites import ORIENTATIONS, bitmap_level, labyrinth_flipped, oriented, suites
+from cenie.envs.maze.suites import HAND_MADE, ORIENTATIONS, hand_made, labyrinth_flipped, oriented, suites
 from cenie.experiment.presets import preset
 from tests.envs.maze.oracle import fewest_actions, path_length, random_level_values
 
@@ -43,9 +42,9 @@ def measures(level):
     return int(walls.sum()), path_length(walls, level.start, level.goal), fewest_actions(level)
 
 
-@pytest.mark.parametrize("name", list(BITMAPS))
-def test_bitmaps_have_the_published_check_values(name):
-    level = bitmap_level(name)
+@pytest.mark.parametrize("name", list(HAND_MADE))
+def test_hand_made_mazes_have_the_published_check_values(name):
+    level = hand_made(name)
     assert measures(level) == CHECKS[name]
     assert (int(level.time_limit), int(level.direction), bool(level.occluded)) == (450, 0, False)
 
@@ -58,12 +57,12 @@ def test_labyrinth_flipped_starts_bottom_right_and_faces_west():
 
 @pytest.mark.parametrize("name", ["SixteenRooms", "Labyrinth2", "Maze3"])
 def test_all_orientations_differ_and_are_equally_hard(name):
-    levels = [oriented(bitmap_level(name), kind) for kind in ORIENTATIONS]
+    levels = [oriented(hand_made(name), kind) for kind in ORIENTATIONS]
     assert len({level.wall_map.tobytes() + level.start.tobytes() for level in levels}) == 8
     assert {int(level.direction) for level in levels} == {0, 1, 2, 3}
     for level in levels:
         assert measures(level) == CHECKS[name]
-    assert jax.tree.all(jax.tree.map(np.array_equal, levels[0], bitmap_level(name)))
+    assert jax.tree.all(jax.tree.map(np.array_equal, levels[0], hand_made(name)))
 
 
 @pytest.mark.parametrize(("size", "walls", "limit", "rows"), [(13, 71, 450, (6, 8)), (19, 161, 882, (9, 11))])

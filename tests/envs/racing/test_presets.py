@@ -1,5 +1,7 @@
 """Presets of the racing domain: the figures of the paper and of the original code, for every method."""
 
+import math
+
 import pytest
 
 from cenie.envs.racing.presets import PRESETS
@@ -16,8 +18,8 @@ def test_every_method_has_every_preset(method, name):
     network = config.student.network
     assert isinstance(network, Pixels)
     assert network.continuous == "beta"
-    spec = config.domain_spec
-    assert list(network.misfits(spec.observation_parts, spec.action_space)) == []
+    domain = config.built_domain
+    assert list(network.misfits(domain.observation_parts, domain.environment.action_space)) == []
 
 
 @pytest.mark.parametrize("name", ["paper", "dcd"])
@@ -37,9 +39,9 @@ def test_long_runs_are_those_of_the_table(name):
     assert (novelty.coverage.reg, novelty.coverage.window, novelty.coverage.components) == (0.1, 32, (6, 15))
     assert config.run.suite == "f1-monitor"
     # The student of the original code: 256 features of 96 x 96 pixels.
-    spec = config.domain_spec
-    assert spec.observation_parts == (Box((96, 96, 3), 0, 255, "uint8"),)
-    assert config.student.network.sizes(spec.observation_parts, spec.action_space).features == 256
+    (image,) = config.built_domain.observation_parts
+    assert image == Box((96, 96, 3), 0, 255, "uint8")
+    assert math.prod(list(config.student.network.shapes(image))[-1]) == 256
 
 
 def test_levels_are_drawn_and_ranked_as_in_the_original_code():

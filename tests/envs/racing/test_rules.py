@@ -237,11 +237,3 @@ def test_an_observation_is_one_frame(race):
     seen, _ = race.environment.reset(KEY, race.course)
     assert (seen.shape, seen.dtype) == ((16, 16, 3), jnp.uint8)
     assert len(np.unique(np.asarray(seen).reshape(-1, 3), axis=0)) > 2
-
-
-def test_prepared_levels_are_as_large_as_the_settings_say():
-    for renderer in ("texture", "analytic"):
-        config = RacingConfig(renderer=renderer)
-        made = jax.eval_shape(Racing(config).prepare, make_level(WORKED))
-        size = sum(np.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(made))
-        assert 0.5 * size < config.prepared_bytes <= size

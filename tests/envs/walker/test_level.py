@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cenie.envs.base import stack_same_shapes
-from cenie.envs.domains import DOMAINS
 from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.level import (
     CLASSES,
@@ -118,8 +117,8 @@ def test_thresholds_are_reached_by_steps_of_the_editor_in_single_precision(name,
         assert int(difficulty(level)) == reached, size
 
 
-def test_suites_are_the_ones_that_the_table_names():
-    assert tuple(suites()) == DOMAINS["walker"].suites
+def test_suites_are_the_ones_of_the_papers_and_more():
+    assert tuple(suites()) == ("walker6", "poet-roses", "high", "extreme")
 
 
 @pytest.mark.parametrize("name", list(suites()))

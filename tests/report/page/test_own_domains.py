@@ -13,7 +13,7 @@ from PIL import Image
 
 from cenie.command.cli import run as command
 from cenie.command.options import own_domains
-from cenie.envs import foreign
+from cenie.envs import loading
 from cenie.report.page.serve import Watched
 from cenie.report.page.write import open_studio
 from cenie.settings import SettingsError
@@ -55,13 +55,13 @@ def trained(tmp_path_factory):
         patch.syspath_prepend(str(home))
         write_files("own-environment.md", home)
         (home / "painted.py").write_text(PAINTED)
-        foreign.load.cache_clear()
+        loading.load.cache_clear()
         for name in ("corridor", "painted"):
             patch.delitem(sys.modules, name, raising=False)
         options = ["--run.devices", "1", "--run.evaluate_every", "2", "--report"]
         assert command(["train", NAME, "plr-robust", "--out", "run", *options]) == 0
         yield home
-        foreign.load.cache_clear()
+        loading.load.cache_clear()
 
 
 def data_of(page):

@@ -1,4 +1,4 @@
-"""Settings of the maze domain. Imports no JAX."""
+"""Settings of the maze domain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,16 +94,6 @@ class MazeConfig:
         side, steps = self.size + 2, self.wall_budget(generator) + 2
         parts = Box((side, side, 3), 0, 10, "uint8"), Discrete(steps + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(parts, Discrete(self.size**2), steps)
-
-    @property
-    def level_bytes(self) -> int:
-        """What one stored level takes, at least: a byte for each tile, and the numbers beside the map."""
-        return self.size**2 + 25
-
-    @property
-    def observation_bytes(self) -> int:
-        """What one stored observation takes: the codes of 5 x 5 tiles, and the direction."""
-        return 5 * 5 * 3 + 4
 
     def check(self) -> Iterator[Problem]:
         if not self.edit_operations or len(set(self.edit_operations)) < len(self.edit_operations):

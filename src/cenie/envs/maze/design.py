@@ -11,7 +11,7 @@ from cenie.envs.maze.config import DESIGN_NOISE, FILLED, MazeConfig
 from cenie.envs.maze.generate import MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
 from cenie.envs.maze.observe import EMPTY, GOAL, WALL
-from cenie.records import Step
+from cenie.records import AnyArray, Step
 from cenie.spaces import Space
 
 _AGENT = 10
@@ -20,8 +20,8 @@ _AGENT = 10
 class DesignTask(eqx.Module):
     """What the designer is given: the wall budget, and whether its first action scales it down."""
 
-    budget: Int[Array, "*n"]
-    uniform: Bool[Array, "*n"]
+    budget: Int[AnyArray, "*n"]
+    uniform: Bool[AnyArray, "*n"]
 
 
 class DesignState(eqx.Module):
@@ -60,8 +60,7 @@ class MazeDesign(Environment):
         self.config = config
         self.max_steps = spec.steps
         self.action_space = spec.action_space
-        blank = DesignObservation(*(jnp.zeros(part.shape, part.dtype) for part in spec.observation_parts))
-        self.observation_space = jax.tree.unflatten(jax.tree.structure(blank), spec.observation_parts)
+        self.observation_space = _in_structure(spec.observation_parts)
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """An empty maze whose start direction is already drawn. Consumes the key."""
@@ -124,4 +123,10 @@ def maze_design(config: MazeConfig, name: str) -> Design:
 
 def design_task(config: MazeConfig, name: str) -> DesignTask:
     """The task in which the designer takes the place of the named generator."""
-    return DesignTask(jnp.int32(config.wall_budget(name)), jnp.array(name in ("uniform60", FILLED)))
+    return DesignTask(np.array(config.wall_budget(name), np.int32), np.array(name in ("uniform60", FILLED)))
+
+
+def _in_structure(parts: tuple[Space, ...]) -> PyTree:
+    """The spaces in the structure of the observation, whose constructor takes arrays only."""
+    blank = jax.eval_shape(lambda: DesignObservation(*(jnp.zeros(part.shape, part.dtype) for part in parts)))
+    return jax.tree.unflatten(jax.tree.structure(blank), parts)

@@ -11,6 +11,7 @@ from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, from_text, to_json
 from cenie.envs.maze.generate import generate
 from cenie.envs.maze.level import encoding, stack_levels, statistics
+from cenie.envs.maze.presets import PRESETS
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
 from cenie.envs.maze.tasks import task_space
@@ -20,9 +21,10 @@ def maze_domain(config: MazeConfig) -> Domain:
     """The domain of mazes with the given settings."""
     return Domain(
         name="maze",
+        summary=DOMAINS["maze"],
         environment=Maze(config),
         generators={name: partial(generate, config, name) for name in GENERATORS},
-        roles=DOMAINS["maze"].roles,
+        roles={"random": "uniform60", "simple": "empty"},
         edit=partial(edit, num_edits=config.num_edits, operations=config.edit_operations),
         statistics=statistics,
         suites=suites(),
@@ -34,4 +36,11 @@ def maze_domain(config: MazeConfig) -> Domain:
         tasks=task_space(config),
         encoding=encoding,
         render=Renderer(level=render, episode=episode_frames),
+        presets=PRESETS,
+        # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing
+        # loses without the newer kernels, 5 ms, loops gain that are not unrolled (docs/results.md).
+        xla_flags=(
+            "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling=true",
+            "--xla_cpu_use_fusion_emitters=false",
+        ),
     )

@@ -79,5 +79,6 @@ def _is_wall(level: MazeLevel, position: Int[Array, " 2"]) -> Bool[Array, ""]:
 
 def _in_structure(parts: tuple[Space, ...]) -> PyTree:
     """The spaces in the structure of the observation, whose constructor takes arrays only."""
-    structure = jax.tree.structure(MazeObservation(jnp.zeros((VIEW, VIEW, 3), jnp.uint8), jnp.int32(0)))
+    blank = jax.eval_shape(lambda: MazeObservation(jnp.zeros((VIEW, VIEW, 3), jnp.uint8), jnp.int32(0)))
+    structure = jax.tree.structure(blank)
     return jax.tree.unflatten(structure, parts)

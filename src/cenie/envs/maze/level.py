@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from cenie.envs.base import stack_same_shapes
+from cenie.records import AnyArray
 
-AnyArray = Array | np.ndarray
 Position = Sequence[int] | np.ndarray
 """Coordinates (x, y) on the host."""
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import resources
 
 import numpy as np
 
 from cenie.envs.base import Suite, SuiteEntry
-from cenie.envs.maze.bitmaps import BITMAPS
+from cenie.envs.maze.formats import from_text
 from cenie.envs.maze.level import MazeLevel, make_level
 from cenie.envs.maze.procedural import (
     PERFECT_SIDES,
@@ -38,15 +39,24 @@ _CORRIDORS = {"SmallCorridor": 13, "LargeCorridor": 19}
 _CROSSINGS = {"S9N1": (9, 1), "S9N2": (9, 2), "S9N3": (9, 3), "S11N5": (11, 5)}
 
 
-def bitmap_level(name: str) -> MazeLevel:
+def _drawings() -> dict[str, str]:
+    """The hand-made mazes as drawings, by name."""
+    text = resources.files("cenie.envs.maze").joinpath("data/mazes.txt").read_text("utf-8")
+    mazes = (maze.partition("\n") for maze in text.strip().split("\n\n"))
+    return {name: drawing for name, _, drawing in mazes}
+
+
+HAND_MADE = _drawings()
+
+
+def hand_made(name: str) -> MazeLevel:
     """A hand-made maze as published: the start faces east, H = 450."""
-    bitmap = BITMAPS[name]
-    return make_level(_wall_map(bitmap.rows), bitmap.goal, bitmap.start, time_limit=450)
+    return from_text(f"time_limit: 450\n{HAND_MADE[name]}\n")
 
 
 def labyrinth_flipped() -> MazeLevel:
     """Labyrinth mirrored left to right, with a start that faces west, as jaxued and minimax have it."""
-    return oriented(bitmap_level("Labyrinth"), "mirrored0")
+    return oriented(hand_made("Labyrinth"), "mirrored0")
 
 
 def oriented(level: MazeLevel, orientation: str) -> MazeLevel:
@@ -93,8 +103,8 @@ def maze_suite(name: str, mazes: Iterable[str]) -> Suite:
 def _draw_functions() -> dict[str, Callable[[np.random.Generator], MazeLevel]]:
     """Every test maze by name, as a function that draws one episode's level."""
     draws: dict[str, Callable[[np.random.Generator], MazeLevel]] = {}
-    for name in BITMAPS:
-        draws[name] = _fixed(bitmap_level(name))
+    for name in HAND_MADE:
+        draws[name] = _fixed(hand_made(name))
     draws["LabyrinthFlipped"] = _fixed(labyrinth_flipped())
     for name, size in _CORRIDORS.items():
         draws[name] = partial(_random_corridor, size)
@@ -114,8 +124,8 @@ def _symmetric_suite() -> Suite:
     """
     entries = []
     for name in CENIE8:
-        if name in BITMAPS:
-            level = bitmap_level(name)
+        if name in HAND_MADE:
+            level = hand_made(name)
             entries += [
                 SuiteEntry(name, orientation, _fixed(oriented(level, orientation)))
                 for orientation in ORIENTATIONS
@@ -138,7 +148,3 @@ def _random_corridor(size: int, rng: np.random.Generator) -> MazeLevel:
 
 def _fixed(level: MazeLevel) -> Callable[[np.random.Generator], MazeLevel]:
     return lambda rng: level
-
-
-def _wall_map(rows: tuple[str, ...]) -> np.ndarray:
-    return np.array([[tile == "1" for tile in row] for row in rows])

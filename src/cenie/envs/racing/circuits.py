@@ -1,7 +1,9 @@
 """Circuits: the 20 of the benchmark, gym's classic tracks, and those of users. NumPy, on the host."""
 
+import json
 import math
 from collections.abc import Sequence
+from importlib import resources
 
 import numpy as np
 from jaxtyping import Float
@@ -10,13 +12,15 @@ from cenie.envs.racing.centre_line import CentreLine
 from cenie.envs.racing.level import PLAYFIELD
 from cenie.envs.racing.spline import closed_line
 from cenie.envs.racing.track import Circuit
-from cenie.envs.racing.waypoints import WAYPOINTS
 
 F1_PLAYFIELD = 3000 / 6
 _EDGE = 50.0
 """How much room there is at least around a circuit."""
 
-LIMITS = dict.fromkeys(WAYPOINTS, 2000)
+_FILE = resources.files("cenie.envs.racing").joinpath("data/circuits.json")
+CIRCUITS = json.loads(_FILE.read_text("utf-8"))["circuits"]
+
+LIMITS = dict.fromkeys(CIRCUITS, 2000)
 LIMITS |= dict.fromkeys(("Australia", "Austria", "Belgium", "Italy", "Monaco"), 1500)
 LIMITS |= dict.fromkeys(("Bahrain", "Malaysia", "Portugal"), 2500) | {"Mexico": 3000}
 """The paper's time limits, in physics steps."""
@@ -34,7 +38,7 @@ _START = -math.pi / _CHECKPOINTS
 
 def f1_circuit(name: str, tiles: int, time_limit: int) -> Circuit:
     """A circuit of the benchmark, cut into tiles of equal length."""
-    points = np.array(WAYPOINTS[name]).reshape(-1, 2)
+    points = np.array(CIRCUITS[name]["points"])
     return _circuit(closed_line(points, tiles), F1_PLAYFIELD, time_limit)
 
 

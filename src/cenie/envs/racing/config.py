@@ -1,6 +1,5 @@
-"""Settings of the racing domain. Imports no JAX."""
+"""Settings of the racing domain."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +14,6 @@ CELLS = 10
 
 DESIGN_NOISE = 4
 """How many random numbers a designer sees at each step."""
-
-TEXTURE_REACH = 192.0
-"""A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
 
 Renderer = Literal["texture", "analytic"]
 
@@ -142,20 +138,3 @@ class RacingConfig:
         """What a designer sees (a map of the points so far, the time, noise) and does: it chooses a cell."""
         seen = Box((CELLS, CELLS, 1), 0, 1, "uint8"), Discrete(POINTS + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(seen, Discrete(CELLS**2), POINTS)
-
-    @property
-    def level_bytes(self) -> int:
-        """What one stored level takes: two coordinates of each control point."""
-        return POINTS * 2 * 4
-
-    @property
-    def prepared_bytes(self) -> int:
-        """What a prepared level takes: its tiles, and what its road is drawn from."""
-        texels = 2 * math.ceil(TEXTURE_REACH / self.texel)
-        drawing = 2 * texels**2 if self.renderer == "texture" else 4 * 2 * 8 * self.tiles
-        return 4 * 6 * 4 * self.tiles + drawing
-
-    @property
-    def observation_bytes(self) -> int:
-        """What one stored observation takes: a byte for each colour of a pixel."""
-        return self.frame_size**2 * 3

@@ -11,6 +11,7 @@ from cenie.envs.racing.edit import edit
 from cenie.envs.racing.formats import from_json, to_json
 from cenie.envs.racing.generate import GENERATORS
 from cenie.envs.racing.parameters import encoding, parameter_space, statistics, task_space
+from cenie.envs.racing.presets import PRESETS
 from cenie.envs.racing.render import episode_frames, render
 from cenie.envs.racing.suites import stack, suite_of_file, suites
 
@@ -19,9 +20,10 @@ def racing_domain(config: RacingConfig) -> Domain:
     """The domain of car races with the given settings."""
     return Domain(
         name="racing",
+        summary=DOMAINS["racing"],
         environment=Racing(config),
         generators=GENERATORS,
-        roles=DOMAINS["racing"].roles,
+        roles={"random": "grid", "simple": "round"},
         edit=partial(edit, num_edits=config.num_edits, distance=config.edit_distance),
         statistics=partial(statistics, samples=config.curve_samples),
         suites=suites(config),
@@ -34,4 +36,5 @@ def racing_domain(config: RacingConfig) -> Domain:
         tasks=task_space(),
         encoding=encoding,
         render=Renderer(level=partial(render, config=config), episode=partial(episode_frames, config=config)),
+        presets=PRESETS,
     )

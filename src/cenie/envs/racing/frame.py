@@ -24,7 +24,7 @@ from cenie.envs.racing.car import (
     wheel_angles,
     wheel_positions,
 )
-from cenie.envs.racing.config import TEXTURE_REACH, RacingConfig
+from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.raster import rasterise
 from cenie.envs.racing.track import Track
 from cenie.xla.tricks import computed_once_in_batches
@@ -37,6 +37,8 @@ CAR_PLACE = (500.0, 200.0)
 """Where in the window the car is."""
 BAR_HEIGHT = 100.0
 """Of the dashboard at the lower edge."""
+TEXTURE_REACH = 192.0
+"""A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
 SLOW = 0.5
 """Up is where the car drives to, or where it faces if it is not faster than this."""
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from cenie.envs.racing.config import POINTS
-
-AnyArray = Array | np.ndarray
+from cenie.records import AnyArray
 
 PLAYFIELD = 2000 / 6
 """Control points lie in a square of this side; the field around the track is twice as wide."""

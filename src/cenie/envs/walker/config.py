@@ -1,4 +1,4 @@
-"""Settings of the walker domain. Imports no JAX."""
+"""Settings of the walker domain."""
 
 import math
 from dataclasses import dataclass
@@ -49,13 +49,3 @@ class WalkerConfig:
         seen = Box((PARAMETERS + DESIGN_NOISE + 1,), 0.0, 10.0)
         steps = PARAMETERS if self.stairs else PARAMETERS - STAIR_PARAMETERS
         return DesignSpec((seen,), Box((1,), -math.inf, math.inf), steps)
-
-    @property
-    def level_bytes(self) -> int:
-        """What one stored level takes: eight parameters, seed, time limit, and which rules it follows."""
-        return 8 * 4 + 4 + 4 + 1
-
-    @property
-    def observation_bytes(self) -> int:
-        """What one stored observation takes: 24 numbers."""
-        return 24 * 4

@@ -9,7 +9,7 @@ from cenie.envs.base import Design, Environment
 from cenie.envs.walker.config import DESIGN_NOISE, WalkerConfig
 from cenie.envs.walker.generate import RANGES, STAIRS, allowed, assemble, random_seed
 from cenie.envs.walker.level import WalkerLevel
-from cenie.records import Step
+from cenie.records import AnyArray, Step
 from cenie.spaces import Space
 
 _BLANK = (0.0, 0.0, 10.0, 0.0, 5.0, 0.0, 5.0, 9.0)
@@ -19,8 +19,8 @@ _BLANK = (0.0, 0.0, 10.0, 0.0, 5.0, 0.0, 5.0, 9.0)
 class DesignTask(eqx.Module):
     """What the designer is given: between what each parameter is set."""
 
-    low: Float[Array, "*n 8"]
-    high: Float[Array, "*n 8"]
+    low: Float[AnyArray, "*n 8"]
+    high: Float[AnyArray, "*n 8"]
 
 
 class DesignState(eqx.Module):
@@ -89,4 +89,4 @@ def walker_design(config: WalkerConfig, name: str) -> Design:
 def design_task(name: str) -> DesignTask:
     """The task in which the designer takes the place of the named generator."""
     low, high = RANGES[name]
-    return DesignTask(jnp.asarray(low), jnp.asarray(high))
+    return DesignTask(low, high)

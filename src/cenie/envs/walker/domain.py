@@ -12,6 +12,7 @@ from cenie.envs.walker.formats import from_json, to_json
 from cenie.envs.walker.generate import RANGES, generate
 from cenie.envs.walker.level import statistics
 from cenie.envs.walker.parameters import encoding, parameter_space, task_space
+from cenie.envs.walker.presets import PRESETS
 from cenie.envs.walker.render import episode_frames, render
 from cenie.envs.walker.suites import suites
 
@@ -20,9 +21,10 @@ def walker_domain(config: WalkerConfig) -> Domain:
     """The domain of walkers with the given settings."""
     return Domain(
         name="walker",
+        summary=DOMAINS["walker"],
         environment=Walker(config),
         generators={name: partial(generate, config, name) for name in RANGES},
-        roles=DOMAINS["walker"].roles,
+        roles={"random": "full", "simple": "easy"},
         edit=partial(edit, num_edits=config.num_edits, stairs=config.stairs),
         redraw=with_new_seed,
         statistics=statistics,
@@ -34,4 +36,13 @@ def walker_domain(config: WalkerConfig) -> Domain:
         tasks=task_space(config),
         encoding=partial(encoding, stairs=config.stairs),
         render=Renderer(level=render, episode=episode_frames),
+        presets=PRESETS,
+        # The physics is many small steps. A loop that touches less than so many bytes in a turn becomes one
+        # piece of code instead of a list of calls. Unrolled, loops over few walkers would not become vectors.
+        # XLA's newer way to write kernels is slower here. What each is worth is in docs/results.md.
+        xla_flags=(
+            "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=30000000,"
+            "xla_cpu_disable_loop_unrolling=true",
+            "--xla_cpu_use_fusion_emitters=false",
+        ),
     )

@@ -30,14 +30,12 @@ from cenie.envs.walker.solver import (
     solve,
 )
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
-from cenie.envs.walker.terrain import POINTS, STEP, Terrain, terrain_of
+from cenie.envs.walker.terrain import FINISH, Terrain, terrain_of
 from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
 from cenie.records import Step
 from cenie.spaces import Space
 
 GRAVITY = -10.0
-END = (POINTS - 10) * STEP
-"""How far a walker has to come."""
 _CLOSEST = 0.008
 _SWEEP_EDGES = 6
 _BLOCK = 64
@@ -97,7 +95,7 @@ class Walker(ObservingEnvironment):
         torque = jnp.minimum(jnp.abs(action), 1.0).sum()
         reward = _shaping(state) - before - 0.00035 * MOTOR_TORQUE * torque
         falls |= x < 0
-        solved = ~falls & (x > END)
+        solved = ~falls & (x > FINISH)
         terminated = falls | solved
         reward = jnp.where(falls, -100.0, reward).astype(jnp.float32)
         truncated = (state.time >= level.time_limit) & ~terminated

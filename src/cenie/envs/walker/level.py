@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-AnyArray = Array | np.ndarray
+from cenie.records import AnyArray
 
 PARAMETERS = (
     "roughness",

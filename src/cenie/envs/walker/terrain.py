@@ -25,7 +25,7 @@ BASE = 400 / 30 / 4
 START_PAD = 20
 """Points before the first obstacle, all at the height of the start."""
 FINISH = (POINTS - 10) * STEP
-"""Where the course ends."""
+"""Where the course ends: how far a walker has to come."""
 PUSH = 5.0
 """The largest force in x on the hull in the first step."""
 

@@ -15,7 +15,6 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from cenie.envs.base import Domain
-from cenie.envs.domains import DomainEntry
 from cenie.replay.columns import score_columns
 from cenie.report import films, shown_levels
 from cenie.report.page.curriculum import Moments
@@ -65,7 +64,7 @@ class Studio:
         picture_bytes: int,
         film_bytes: int,
         interrupted: Callable[[], bool],
-        domains: Mapping[str, DomainEntry],
+        domains: Mapping[str, Domain],
     ):
         self._limits, self._interrupted = (picture_bytes, film_bytes), interrupted
         self._domains = domains

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cenie.envs.domains import DomainEntry
 from cenie.report.measure.scores import SuiteScores
 from cenie.report.page.data import LIMITS, Limits, page_data
 from cenie.report.runs import Group
@@ -25,6 +24,7 @@ from cenie.settings import Problem, SettingsError
 from cenie.system.durable import replace_file
 
 if TYPE_CHECKING:
+    from cenie.envs.base import Domain
     from cenie.report.page.pictures import Studio
 
 _INSTALL = "is not installed; pip install 'cenie[report]'"
@@ -39,7 +39,7 @@ def write_page(
     limits: Limits = LIMITS,
     stratified: bool = False,
     measured: Mapping[str, Sequence[SuiteScores]] | None = None,
-    domains: Mapping[str, DomainEntry] | None = None,
+    domains: Mapping[str, "Domain"] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write the page of groups of runs to a file, which is returned.
@@ -50,7 +50,7 @@ def write_page(
     `domains` are those of the user's own by their names: none is
     imported because a file names it.
     """
-    check_installed(pictures)
+    check_installed()
     studio = open_studio(limits, domains=domains) if pictures else None
     data = page_data(
         groups,
@@ -68,7 +68,7 @@ def write_page(
 def open_studio(
     limits: Limits = LIMITS,
     interrupted: Callable[[], bool] = lambda: False,
-    domains: Mapping[str, DomainEntry] | None = None,
+    domains: Mapping[str, "Domain"] | None = None,
 ) -> "Studio":
     """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
     from cenie.report.page.pictures import Studio
@@ -76,12 +76,10 @@ def open_studio(
     return Studio(limits.picture_bytes, limits.film_bytes, interrupted, domains or {})
 
 
-def check_installed(pictures: bool = True) -> None:
-    """Raise `SettingsError` if the packages are missing that a page needs."""
-    needed = {"plotly": "plotly", **({"PIL": "pillow"} if pictures else {})}
-    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise SettingsError([Problem("report", f"{', '.join(missing)} {_INSTALL}")])
+def check_installed() -> None:
+    """Raise `SettingsError` if the package is missing that a page needs."""
+    if importlib.util.find_spec("plotly") is None:
+        raise SettingsError([Problem("report", f"plotly {_INSTALL}")])
 
 
 def page_html(data: dict[str, Any]) -> str:
