@@ -13,6 +13,7 @@ from cenie.experiment.build import build
 from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
+from cenie.replay import buffer as buffers
 from cenie.replay import weight
 from cenie.replay.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.replay.outcomes import Points, evenly_spread, in_first_episode
@@ -310,10 +311,11 @@ def test_the_novelty_of_a_level_is_measured_as_it_is_told_to():
         "highest": surprise.max(axis=1),
         "first-episode": [surprise[0, :3].mean(), surprise[1].mean()],
     }
+    stored = buffers.init(jnp.zeros(()), 4, ("pvl", NOVELTY))
     for measure, values in expected.items():
         novelty = CenieNovelty(config, 4, measure=measure)
         novelty_state = eqx.tree_at(lambda s: s.coverage, novelty.init((8, 2)), state)
-        found = novelty._measured(novelty_state, played)
+        found = novelty.score(novelty_state, played, stored)
         np.testing.assert_allclose(found, values, rtol=1e-5)
 
 

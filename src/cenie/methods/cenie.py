@@ -5,7 +5,7 @@ the window themselves.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -173,8 +173,11 @@ class CenieNovelty:
         )
 
     def score(self, state: CenieState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """How unlikely each level's trajectory is under the present model; 0 before the first fit."""
-        measured = self._measured(state, play)
+        """How unlikely each level's trajectory is under the present model (CENIE Eq. 3).
+
+        Before the first fit all are 0.
+        """
+        measured = coverage.novelty(self.coverage, state.coverage, **self._what_counts(play))
         if isinstance(self.stored, Relative):
             return measured - self._reference(state, play, measured)
         return measured
@@ -199,7 +202,8 @@ class CenieNovelty:
         due = enters & ((is_full & ~was_full) | ((state.pushes % self.refit_every) == 0))
         reference = state.reference
         if isinstance(self.stored, Relative):
-            reference = self._reference(state, play, self._measured(state, play))
+            measured = coverage.novelty(self.coverage, state.coverage, **self._what_counts(play))
+            reference = self._reference(state, play, measured)
 
         # Where devices exchange points or results, no condition may stand around it.
         known = chosen(enters, pushed, state.coverage)
@@ -270,14 +274,15 @@ class CenieNovelty:
 
         return shared(devices, measure_if_due, kept, stored)
 
-    def _measured(self, state: CenieState, play: Play) -> Float[Array, " n"]:
-        points, measure = play.points, "highest" if self.measure == "highest" else "mean"
-        valid = points.valid
+    def _what_counts(self, play: Play) -> dict[str, Any]:
+        """The points of each level that count, and how they make one number: the arguments of Eq. 3."""
+        points, valid = play.points, play.points.valid
         if self.measure == "first-episode":
             if points.first_episode is None:
                 raise ValueError("measure: the points do not say which of them are of the first episode")
             valid = valid & points.first_episode
-        return coverage.novelty(self.coverage, state.coverage, points.values, valid, measure=measure)
+        measure = "highest" if self.measure == "highest" else "mean"
+        return {"features": points.values, "valid": valid, "measure": measure}
 
     def _reference(self, state: CenieState, play: Play, measured: Float[Array, " n"]) -> Float[Array, ""]:
         """The mean novelty of the latest new levels, those of this batch if it is new."""

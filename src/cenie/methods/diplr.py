@@ -106,7 +106,7 @@ class DiplrNovelty:
         )
 
     def score(self, state: DiplrState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """The distance of each level from the nearest other one that is stored."""
+        """DIPLR's distance: how far each level is from the nearest other one that is stored."""
         found: Compared = play.findings
         novelty = nearest_others(found.to_stored, play.slot, buffer.mask, self.neighbours)
         return or_largest(novelty, jnp.where(buffer.mask, buffer.column(NOVELTY), -jnp.inf))

@@ -233,14 +233,19 @@ class DesignerSource:
         self, state: StudentState, proposal: Rollout, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
     ) -> tuple[StudentState, Metrics]:
         """One PPO update on the design episodes whose utility is known. Consumes the key."""
+        utility, known = utility_of(self.utility, feedback, self.clip_regret)
         return devices.side_by_side(
-            self.mesh, lambda _, *arguments: self._learn(*arguments), state, proposal, feedback, key
+            self.mesh, lambda _, *arguments: self._learn(*arguments), state, proposal, utility, known, key
         )
 
     def _learn(
-        self, state: StudentState, proposal: Rollout, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
+        self,
+        state: StudentState,
+        proposal: Rollout,
+        utility: Float[Array, " n"],
+        known: Bool[Array, " n"],
+        key: PRNGKeyArray,
     ) -> tuple[StudentState, Metrics]:
-        utility, known = utility_of(self.utility, feedback, self.clip_regret)
         mean = jnp.sum(utility) / jnp.sum(known)  # NaN if none is known
         best = jnp.max(jnp.where(known, utility, -jnp.inf))
         rows = _known_rows(known)
@@ -295,7 +300,11 @@ def utility_of(
 
 
 def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[Array, " n"]:
-    """PAIRED's regret of the student: what the antagonist achieved beyond it."""
+    """PAIRED's regret of the student: what the antagonist achieved beyond it.
+
+    max U(antagonist) - mean U(student), over the completed episodes of each on a level: the equation of the
+    paper. `mean-regret` is its listing, mean minus mean.
+    """
     if utility == "mean-regret":
         return antagonist.mean_return - student.mean_return
     regret = antagonist.max_return - student.mean_return

@@ -164,7 +164,8 @@ def novelty(
         of the others.
     """
     points, valid = cleaned(features, valid)
-    density = log_density(config, state, points.reshape(-1, points.shape[-1])).reshape(valid.shape)
+    every = points.reshape(-1, points.shape[-1])
+    density = _clamped(every, model_of(config).log_density(config, state.model, every)).reshape(valid.shape)
     counts = jnp.sum(valid, axis=1)
     if measure == "highest":
         found = -jnp.min(jnp.where(valid, density, LOG_DENSITY_LIMIT), axis=1)
@@ -186,7 +187,11 @@ def log_density(config: AnyCoverage, state: CoverageState, points: jax.Array) ->
     Returns:
         Log-densities [p] within +-`LOG_DENSITY_LIMIT`. A point that is not finite gets the lowest.
     """
-    density = model_of(config).log_density(config, state.model, points)
+    return _clamped(points, model_of(config).log_density(config, state.model, points))
+
+
+def _clamped(points: jax.Array, density: jax.Array) -> jax.Array:
+    """Log-densities [p] without odd ones."""
     density = jnp.where(jnp.isfinite(points).all(axis=1) & ~jnp.isnan(density), density, -jnp.inf)
     return jnp.clip(density, -LOG_DENSITY_LIMIT, LOG_DENSITY_LIMIT)
 

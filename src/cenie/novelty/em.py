@@ -271,7 +271,7 @@ def _em_step(data: Dataset, progress: Progress, widths: Sequence[int]) -> Progre
 
 
 def _e_step(data: Dataset, packed: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Responsibilities [c, n] of packed components, and the log-likelihoods [m, n] of the points.
+    """E-step: responsibilities [c, n] of packed components, and the log-likelihoods [m, n] of the points.
 
     r_kj = alpha_k N(x_j; mu_k, Sigma_k) / sum_i alpha_i N(x_j; mu_i, Sigma_i)
     """
@@ -286,7 +286,7 @@ def _e_step(data: Dataset, packed: Mixture, widths: Sequence[int]) -> tuple[jax.
 
 
 def _m_step(data: Dataset, assigned: Assigned, old: Mixture) -> Mixture:
-    """The most likely packed mixtures, given the responsibilities of all their components.
+    """M-step: the most likely packed mixtures, given the responsibilities of all their components.
 
     alpha_k = sum_j r_kj / n, mu_k and Sigma_k are mean and covariance of the points with weights r_kj; `reg`
     is added to variances. A component of less than one point keeps its place with almost no weight, and may

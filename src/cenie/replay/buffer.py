@@ -139,8 +139,9 @@ def sample(
 ) -> tuple[Int[Array, " n"], BufferState]:
     """Sample `n` slots with replacement, one after another. Consumes the key.
 
-    Each sample ages all levels by 1 and makes its own fresh, which the next one sees. The score part is the
-    same for all of them. From an empty buffer it samples slot 0.
+    The probabilities are P_replay (CENIE Eq. 4 and 5) with staleness. Each sample ages all levels by 1 and
+    makes its own fresh, which the next one sees. The score part is the same for all of them. From an empty
+    buffer it samples slot 0.
     """
     mask = state.mask
     score_part = priority.mixed(priority.score_probabilities(state.scores, state.ids, mask, config), mix)
@@ -224,7 +225,9 @@ def update(state: BufferState, play: Play, repeated: Literal["average", "last"] 
 def insert(
     state: BufferState, play: Play, mix: Float[Array, " s"], config: ReplayConfig
 ) -> tuple[BufferState, Play, insertion.Placement]:
-    """Offer the `n` levels of a play a slot one after another; see `insertion` for the rule.
+    """Offer the `n` levels of a play a slot one after another, by P_replay (CENIE Eq. 5).
+
+    `insertion` has the rule.
 
     Equal levels of the batch are one level, offered where the first of them stands, with the average (or the
     last) of their valid scores. Where the last score is stored, the first one decides about the entry (as in

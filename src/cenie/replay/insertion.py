@@ -186,7 +186,7 @@ def _contest(
 ) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The slot to replace in a full buffer, and whether the candidate beats the level in it.
 
-    The victim has the lowest total probability, with staleness or without (Eq. 5). `mixture` then
+    The victim has the lowest total probability, with staleness or without (CENIE Eq. 5). `mixture` then
     ranks the candidate and all stored levels together and asks for a higher mixed probability than the
     victim's, staleness left out. When one column carries all the weight this is a comparison of raw scores,
     done exactly.

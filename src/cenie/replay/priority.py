@@ -37,7 +37,10 @@ def probabilities(
 def score_probabilities(
     scores: Float[Array, "c s"], ids: Int[Array, " c"], mask: Bool[Array, " c"], config: PriorityConfig
 ) -> list[Float[Array, " c"]]:
-    """P_j: the probabilities that each column of scores implies (CENIE Eq. 4)."""
+    """P_j: the probabilities that each column of scores implies (CENIE Eq. 4).
+
+    P_j = h(S)^(1 / temperature), divided by its sum over all stored levels; h(S) = 1 / rank(S) for `rank`.
+    """
     ranks = doubled_ranks_of_all(scores, ids, mask, config)
     return [ranked_probabilities(column, rank, mask, config) for column, rank in zip(scores.T, ranks)]
 
@@ -48,7 +51,7 @@ def ranked_probabilities(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """That of one column, where the ranks are known; uniform where all weights are 0."""
+    """P_j of one column whose ranks are known (CENIE Eq. 4); uniform where all weights are 0."""
     logs = jnp.where(mask, log_weights(scores, doubled_rank, config), -jnp.inf)
     return exact.normalised(exact.exp_over_largest(logs, jnp.max(logs)), mask)
 
@@ -73,7 +76,7 @@ def log_weights(
 
 
 def mixed(columns: list[Float[Array, " c"]], mix: Float[Array, " s"]) -> Float[Array, " c"]:
-    """sum_j mix_j P_j (CENIE Eq. 5).
+    """sum_j mix_j P_j (CENIE Eq. 5): alpha P_novelty + (1 - alpha) P_regret.
 
     A weight of exactly 1 among zeros returns its column bit for bit: every column is finite and not
     negative, so that the others add exactly 0.

@@ -32,7 +32,11 @@ class Score:
 
 
 def positive_value_loss(play: Play) -> Float[Array, " n"]:
-    """Mean of max(advantage, 0): the regret estimate of PLR-perp, ACCEL and CENIE (PVL, CENIE Eq. 1)."""
+    """Mean of max(advantage, 0): the regret estimate of PLR-perp, ACCEL and CENIE (PVL, CENIE Eq. 1).
+
+    PVL = 1/T sum_t max(sum_{k >= t} (gamma lambda)^(k-t) delta_k, 0). The inner sum is the advantage of
+    step t (`advantage.gae`), and T the length of an episode.
+    """
     return episode_mean(play, jnp.maximum(play.advantages.advantage, 0.0))
 
 

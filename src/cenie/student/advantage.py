@@ -16,6 +16,8 @@ def gae(
 ) -> Advantages:
     """Advantages A_t = delta_t + gamma lambda (1 - d_t) A_{t+1}, delta_t = r_t + gamma V'_t - V_t.
 
+    A_t is the inner sum of CENIE Eq. 1, sum_{k >= t} (gamma lambda)^(k-t) delta_k.
+
     d_t says that the episode ended at step t, and V'_t, the value of what follows, is V_{t+1} inside an
     episode and 0 after its end. The two options differ from that rule only in what follows the last
     step of an unfinished episode (`last_value` or 0) and a time-out (`final_value` or 0).

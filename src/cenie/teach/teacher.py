@@ -259,7 +259,7 @@ def score(
     play = dataclasses.replace(play.with_best_return(), episodes=replay.config.repeated)
 
     def scored(play: Play) -> dict[str, Float[Array, " n"]]:
-        found = {column.name: _computed(column, play) for column in replay.scores}
+        found = {each.name: _one_per_level(each, each.score.compute(play), play) for each in replay.scores}
         if replay.correction is not None and correction is not None:
             found[replay.leading] += replay.correction.score(correction, play, mesh)
         return found | (play.scores or {})
@@ -359,8 +359,10 @@ def learn(
 
 
 def current_mix(curriculum: Curriculum, state: TeacherState) -> Float[Array, " s"]:
-    """The present weights of the columns of the buffer when levels are sampled: alpha that of novelty, and of
-    the rest each score its share."""
+    """The present weights of the columns of the buffer when levels are sampled (alpha of CENIE Eq. 5).
+
+    Novelty has alpha. Each score has its share of the rest.
+    """
     assert curriculum.replay is not None
     shares = jnp.asarray(curriculum.replay.shares, jnp.float32)
     if state.weight is None:
@@ -448,9 +450,9 @@ def _with_location(play: Play, found: Play) -> Play:
     )
 
 
-def _computed(column: Column, play: Play) -> Float[Array, " n"]:
-    """The score of each level. Raises `ValueError` if a function of one's own gives anything else."""
-    found, expected = column.score.compute(play), play.best_return.shape
+def _one_per_level(column: Column, found: Array, play: Play) -> Float[Array, " n"]:
+    """The score of each level. Raises `ValueError` if a function of one's own gave anything else."""
+    expected = play.best_return.shape
     if jnp.shape(found) != expected:
         raise ValueError(
             f"the score {column.name} must give one number for each of the {expected[0]} levels, "
