@@ -110,6 +110,8 @@ class SlicedTransport:
         return _flat(evenly_spread(Points(jnp.swapaxes(ordered, 1, 2), exists), self.config.quantiles))
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
+        """The sliced Wasserstein-1 distances: the mean difference of numbers of the same rank."""
+
         def blocks(vectors: Float[Array, "r f"]) -> Float[Array, "blocks b r"]:
             padded = jnp.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _BLOCK)))
             return padded.T.reshape(-1, _BLOCK, len(vectors))

@@ -96,7 +96,7 @@ def _is_single_enough(means: jax.Array, whitening: jax.Array) -> jax.Array:
 
 
 def _diagonal_log_gaussians(prepared: jax.Array, means: jax.Array, whitening: jax.Array) -> jax.Array:
-    """log N(x; m, v) [k, n] of independent columns, in single precision where that is enough."""
+    """Gaussians, log N(x; m, v) [k, n] of independent columns, in single precision where that is enough."""
     return lax.cond(
         _is_single_enough(means, whitening),
         _expanded_log_gaussians,

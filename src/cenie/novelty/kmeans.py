@@ -24,7 +24,7 @@ class Chain(NamedTuple):
 
 
 def chain(key: jax.Array, points: jax.Array, valid: jax.Array, count: int) -> Chain:
-    """Draw centres among points.
+    """Draw centres among points by greedy k-means++.
 
     The first is uniform. For each next one, a few candidates are drawn with probability proportional to
     the squared distance from the nearest centre. The candidate that leaves the smallest sum of distances is
