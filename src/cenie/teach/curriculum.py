@@ -1,4 +1,4 @@
-"""What a method is: a frozen record of the parts that distinguish one teacher from another."""
+"""A method as data: a frozen record of the parts that distinguish one teacher from another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Correction(Protocol):
         ...
 
     def score(self, state: PyTree[Any], play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
-        """What is added to the score of each level of a batch, before the model learns from it."""
+        """The addition to the score of each level of a batch, before the model learns from it."""
         ...
 
     def learn(
@@ -172,7 +172,7 @@ class Curriculum:
 
     @property
     def buffers(self) -> int:
-        """How many level buffers there are."""
+        """The number of level buffers."""
         if self.replay is None:
             return 0
         return self.students if self.own_levels else 1
@@ -189,7 +189,7 @@ class Curriculum:
 
 
 class Assignment(eqx.Module):
-    """What the teacher asks for in one cycle: play these levels, and learn from them if `students_learn`.
+    """The teacher's request for one cycle: play these levels, and learn from them if `students_learn`.
 
     One batch for each level buffer (or one at all), as plays that are yet to be played: without `own_levels`
     all students play the first. `proposal` is what the source wants back with the outcome of its levels.
@@ -201,7 +201,7 @@ class Assignment(eqx.Module):
     proposal: Proposal
 
     def batch_of(self, student: int) -> Play:
-        """What a student plays."""
+        """The batch that a student plays."""
         return self.batches[min(student, len(self.batches) - 1)]
 
 

@@ -332,14 +332,14 @@ def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
 
 
 def _statistics(setup: Setup, levels: Level) -> Metrics:
-    """What the domain says of each level."""
+    """The domain's statistics of each level."""
     # A loop in there must not wait for the loops of other devices.
     found = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), levels)
     return {f"level/{name}": value for name, value in found.items()}
 
 
 def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
-    """How many points a level has, and of how many numbers; nothing is played to find out."""
+    """The number of points of a level, and the length of each; nothing is played to find out."""
     if setup.curriculum.novelty is None:
         return 0, 0
     environment, count = setup.environment, setup.student.num_levels
@@ -373,7 +373,7 @@ def _learn_if(
 
 
 def _fared(play: Play) -> Metrics:
-    """How a student fared on its levels."""
+    """The results of a student on its levels."""
     outcomes, masked = play.outcomes, play.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
@@ -387,6 +387,6 @@ def _fared(play: Play) -> Metrics:
 
 
 def _named(number: int, metrics: Metrics, *, plain: str) -> Metrics:
-    """What is logged of a student, under its number; of the first one, under a `plain` prefix."""
+    """The logged numbers of a student, under its number; of the first one, under a `plain` prefix."""
     prefix = f"student{number}/" if number else plain
     return {f"{prefix}{name}": value for name, value in metrics.items()}

@@ -40,7 +40,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class PopulationSource(Source, Protocol):
-    """A source that has students of its own, one of which plays in each cycle.
+    """A source that has students of its own and plays one of them in each cycle.
 
     The student of the run is then a copy of that one which is to be evaluated, made anew after every cycle.
     """

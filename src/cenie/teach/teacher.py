@@ -389,7 +389,8 @@ def _assignment(
     batches: list[Play],
     proposal: Proposal,
 ) -> Assignment:
-    """What is asked for, and whether students learn from it: from all that is replayed, and from no edits."""
+    """The levels to play, and whether students learn from them: from all that is replayed, and from no
+    edits."""
     learned = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
     asked = tuple(dataclasses.replace(batch, kind=kind, learned=learned) for batch in batches)
     return Assignment(kind, learned, asked, proposal)
@@ -563,8 +564,8 @@ def _other(key: PRNGKeyArray) -> PRNGKeyArray:
 
 
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:
-    """How novelty ranks the stored levels beside each of their scores, the time since they were played, and
-    the novelty that they had before the last batch was learned from."""
+    """Rank correlations of the stored levels' novelty with each of their scores, with the time since they
+    were played, and with their novelty before the last batch was learned from."""
     others = {name: buffer.column(name) for name in buffer.columns if name != NOVELTY} | {
         "age": buffer.staleness.astype(jnp.float32),
         "outdated": outdated,
