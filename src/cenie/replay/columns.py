@@ -64,7 +64,7 @@ def parse_weighted(text: str) -> tuple[str, float]:
 
 
 def problems_of_weighted(texts: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
-    """What is wrong with a list of names and weights, each of which must be of a `known` name."""
+    """Yield the problems of a list of names and weights; each name must be `known`."""
     names, total = [], 0.0
     for text in texts:
         try:

@@ -13,7 +13,7 @@ from cenie.settings import setting
 
 @dataclass(frozen=True)
 class PriorityConfig:
-    """How the scores of the stored levels become probabilities of replay."""
+    """The settings that turn the scores of the stored levels into probabilities of replay."""
 
     transform: Literal["rank", "power", "top-k", "softmax", "uniform"] = setting(
         "rank", help="By what of the scores the probabilities go.", source="paper"
@@ -99,7 +99,7 @@ class ReplayConfig:
 
     @property
     def levels_before_replay(self) -> int:
-        """How many levels the buffer must hold before any is replayed: `min_fill` of its slots."""
+        """The number of levels the buffer must hold before any is replayed: `min_fill` of its slots."""
         # The factor undoes the mistakes of binary fractions, such as 0.7 * 10 > 7.
         return math.ceil(self.min_fill * self.capacity * (1 - 1e-12))
 
