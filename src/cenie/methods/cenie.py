@@ -50,7 +50,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class Rescored:
-    """After each fit all stored levels are measured again, by so many points of their last play.
+    """All stored levels are measured again after each fit, by `points` of their last play.
 
     For points that mean the same for ever, such as observations: those of a learning memory do not.
     """
@@ -173,7 +173,8 @@ class CenieNovelty:
         )
 
     def score(self, state: CenieState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """How unlikely each level's trajectory is under the present model; 0 before the first fit."""
+        """The novelty of each level: how unlikely its trajectory is under the present model; 0 before the
+        first fit."""
         measured = self._measured(state, play)
         if isinstance(self.stored, Relative):
             return measured - self._reference(state, play, measured)
@@ -207,7 +208,7 @@ class CenieNovelty:
         return CenieState(known, state.pushes + enters, due, reference, *self._kept(state, play))
 
     def _kept(self, state: CenieState, play: Play) -> tuple[Array | None, Array | None]:
-        """What is kept of the stored levels, after their last plays."""
+        """The data kept of the stored levels, after their last plays."""
         places = last_of_each(play.stored_in, self.capacity)
         match self.stored:
             case AsPlayed():

@@ -257,7 +257,7 @@ class EpoetNovelty:
 
 
 def first_returns(environment: Environment, num_steps: int) -> Returns:
-    """How to play one episode of each level, or its first `num_steps` steps.
+    """Play one episode of each level, or its first `num_steps` steps.
 
     A level always brings the same random numbers: students are compared on equal terms, at all times.
     """

@@ -277,7 +277,7 @@ class DesignerSource:
 def utility_of(
     utility: Utility, feedback: tuple[Outcomes, ...], clip_regret: bool = True
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """What each level is worth to its designer, and whether that is known; where it is not, it is 0.
+    """The utility of each level to its designer, and whether it is known; where it is not, it is 0.
 
     Only completed episodes count: a level on which a student that matters completed none has no utility.
     """
@@ -307,7 +307,7 @@ def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[
 
 
 def rewards_of(terminated: Bool[Array, "n t"], paid: Float[Array, " n"], gamma: float) -> Float[Array, "n t"]:
-    """Each design is paid where it is finished: what comes after changes nothing, and is not praised for it.
+    """Each design is paid where it is finished: later steps change nothing, and get no credit for it.
 
     Discounted as if it were paid at the last step all the same, lest a level be worth more the sooner it is
     finished.

@@ -141,8 +141,8 @@ level of another pair, as a guest; and plays there, to stay if it is better than
 
 
 class Tally(eqx.Module):
-    """What has become of candidates and students so far: levels that were admitted, candidates outside of the
-    minimal criterion, students that took another one's place as they were, and after an update."""
+    """The record of candidates and students so far: admitted levels, candidates outside of the minimal
+    criterion, and students that took another one's place as they were, and after an update."""
 
     admitted: Int[Array, ""]
     too_hard: Int[Array, ""]
@@ -152,7 +152,7 @@ class Tally(eqx.Module):
 
 
 class PoetState(eqx.Module):
-    """The population: `p` places, of which the `active` ones hold a pair, and `c` candidates to join it.
+    """The population: `p` places, with a pair in the `active` ones, and `c` candidates to join it.
 
     `born` numbers the pairs in the order of their admission. `own` is what each student returned when it last
     learned on its own level. `parents` are the places of the candidates' parents, -1 where there is no
@@ -462,13 +462,13 @@ def _transferred(state: PoetState) -> PoetState:
 
 
 def _to_beat(state: PoetState) -> Float[Array, " p"]:
-    """What a student from elsewhere must return on a level to stay there: more than who lives there did, when
-    it was scouted and when it learned. The larger of two measurements, lest luck decide."""
+    """The return that a newcomer must exceed on a level: the larger of the incumbent's scouted and training
+    return. Taking the larger of two measurements keeps luck from deciding."""
     return jnp.maximum(jnp.diagonal(state.returns), state.own)
 
 
 def _best_guest(state: PoetState) -> Int[Array, ""]:
-    """Of the students of other pairs, the one that returned most on the level whose turn it is."""
+    """The student of another pair that returned most on the level whose turn it is."""
     is_other = state.active & (jnp.arange(state.active.size) != state.place)
     return jnp.argmax(jnp.where(is_other, state.returns[:, state.place], -jnp.inf))
 
@@ -499,8 +499,7 @@ def _mean_of_active(state: PoetState) -> Float[Array, " p"]:
 
 
 def _mean_returns(outcomes: Outcomes, columns: Int[Array, " n"], levels: int) -> Float[Array, " l"]:
-    """The mean return on each of so many levels over the columns that completed an episode; -inf without
-    any."""
+    """The mean return on each of `l` levels over the columns that completed an episode; -inf without any."""
     returns, completed = jnp.where(outcomes.completed, outcomes.mean_return, 0.0), outcomes.completed
     total, number = (jnp.zeros(levels).at[columns].add(value) for value in (returns, completed))
     return jnp.where(number > 0, total / jnp.maximum(number, 1.0), -jnp.inf)

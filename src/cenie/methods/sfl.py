@@ -91,7 +91,7 @@ class SflTeacher(Family):
 
 
 class Returns(eqx.Module):
-    """What students returned on the levels that are kept, and on all levels of the phase.
+    """The returns of students on the levels that are kept, and on all levels of the phase.
 
     `mean` and `deviation` are those of the episodes on each kept level. Of the levels that were scouted,
     `known` completed an episode; `centre` is the mean over them of their means, and `squares` the sum of the
@@ -106,7 +106,7 @@ class Returns(eqx.Module):
 
 
 class SflState(eqx.Module):
-    """Of the present phase: the most learnable levels so far, the best first, and how far it has come.
+    """The present phase: the most learnable levels so far, the best first, and the progress in counts.
 
     `size` of the `k` places hold a level. In a phase, `scouted` levels are counted first, and then `updates`.
     `random` is the state of the source that is scouted. `returns` is there if learnability is that of

@@ -101,7 +101,7 @@ class TracedCorrection:
         return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
 
     def score(self, state: TracedState, play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
-        """What the transition model adds to the score of each level, before it learns from them."""
+        """The addition of the transition model to the score of each level, before it learns from them."""
         rollout = _rows(play).rollout
         errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
         return self.settings.transition_weight * transition_mean(play, errors)
@@ -158,7 +158,7 @@ class TracedCorrection:
         )
 
     def _errors(self, model: TransitionModel, rollout: Rollout) -> Float[Array, "n t"]:
-        """How far the next observation is from its prediction, at each step; the last one means nothing.
+        """The error of the predicted next observation at each step; the last one means nothing.
 
         Absolute differences of images and squared ones of others, as in the original code.
         """
