@@ -136,7 +136,7 @@ def _declares(node: Any) -> bool:
 
 
 def expected(mesh: Mesh | None, shapes: Any, *, split: bool) -> Any:
-    """What arrays of these shapes will be once they are placed: enough to compile for them."""
+    """The shapes and shardings that arrays will have once they are placed: enough to compile for them."""
     placement = _over(mesh) if split and mesh is not None else everywhere(mesh)
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement), shapes)
 

@@ -138,7 +138,7 @@ class CompiledCycles:
         self._pending: Future[dict[str, Program]] | None = None
 
     def begin(self, state: TrainState) -> None:
-        """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
+        """Begin to compile for states like this one, while the caller goes on; shapes are enough."""
         if self._pending is not None or self._programs is not None:
             return
         pool = ThreadPoolExecutor(1 + len(PARTS), "compiling")
@@ -198,7 +198,7 @@ class CompiledCycles:
             write(file, whole)
 
     def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
-        """What each part is called with; of a turn, the leaves."""
+        """The arguments of each part; for a turn, the leaves."""
         return {
             "ask_and_play": (state,),
             "learn_all": (state, turn),

@@ -195,7 +195,7 @@ def write(path: Path, programs: Sequence[Traced]) -> None:
 
 @functools.cache
 def source_digest(root: Path = Path(__file__).parents[1]) -> str:
-    """Of all our code: a line that is changed anywhere may change what is traced."""
+    """The digest of all our code: a line that is changed anywhere may change what is traced."""
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()
@@ -204,7 +204,7 @@ def source_digest(root: Path = Path(__file__).parents[1]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Of the libraries whose code is traced along with ours."""
+    """The versions of the libraries whose code is traced along with ours."""
     return {name: metadata.version(name) for name in ("equinox", "jax", "jaxlib", "numpy", "optax")}
 
 

@@ -1,4 +1,4 @@
-"""What is written in a roundabout way because of the compiler: five tricks, a loop and a record.
+"""Roundabout forms that the compiler makes necessary: five tricks, a loop and a record.
 
 XLA keeps the meaning of a program and nothing else. On CPUs it computes what several kernels read once in
 each of them, merges the rounding of a product into that of a sum, exchanges data in an order of its own, and
