@@ -104,7 +104,7 @@ class MixtureConfig:
     )
 
     def check(self) -> Iterator[Problem]:
-        """What is wrong between settings; the bounds of single settings are in the fields."""
+        """Yield the problems between settings; the bounds of single settings are in the fields."""
         fewest, most = self.components
         columns = (most + fewest) * (most - fewest + 1) // 2
         if fewest > most:
