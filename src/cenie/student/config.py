@@ -53,7 +53,7 @@ class Conv:
         return self.mapped == "rest" or isinstance(part, Discrete)
 
     def width(self, parts: Parts) -> int:
-        """How many numbers the encoder makes of an observation."""
+        """The number of outputs of the encoder for an observation."""
         image, rest = image_and_rest(parts)
         rows, columns = (length - KERNEL + 1 for length in image.shape[:2])
         mapped, unmapped = self.mapped_and_not(rest)
@@ -84,7 +84,7 @@ class Bits:
         return self.codes or tuple(range(int(image.low), int(image.high) + 1))
 
     def inputs(self, parts: Parts) -> int:
-        """How many bits and other numbers the layer reads."""
+        """The number of bits and other numbers the layer reads."""
         image, rest = image_and_rest(parts)
         return len(self.codes_of(image)) * math.prod(image.shape[:2]) + _total(rest)
 
@@ -321,7 +321,7 @@ class Board:
         return Bits(codes=self.codes).codes_of(image)
 
     def inputs(self, parts: Parts) -> int:
-        """How many waves of what stands on the board, and bits of discrete parts, are read."""
+        """The number of inputs: waves of the things on the board, and bits of discrete parts."""
         image, rest = image_and_rest(parts)
         discrete = [part for part in rest if isinstance(part, Discrete)]
         return len(self.codes_of(image)) * self.waves**2 + _total(discrete)
@@ -351,7 +351,7 @@ def image_and_rest(parts: Parts) -> tuple[Box, tuple[Space, ...]]:
 
 
 def border_of(image: Box, tiles: int) -> int | None:
-    """How wide the border around so many tiles of the image is; None if no border leaves so many."""
+    """The width of the border that leaves `choices` tiles of the image; None if no border does."""
     rows, columns = image.shape[:2]
     wide = range((min(rows, columns) + 1) // 2)
     return next((b for b in wide if (rows - 2 * b) * (columns - 2 * b) == tiles), None)
@@ -499,7 +499,7 @@ class StudentConfig:
 
     @property
     def levels_per_minibatch(self) -> int:
-        """How many devices, at most, can share both the levels and every minibatch evenly."""
+        """The largest number of devices that can share both the levels and every minibatch evenly."""
         if self.network.recurrent:
             return self.num_levels // self.ppo.minibatches
         return math.gcd(self.num_levels, self.num_levels * self.num_steps // self.ppo.minibatches)

@@ -37,7 +37,7 @@ class StudentState(eqx.Module):
 
 
 class _Batch(eqx.Module):
-    """What the loss reads. The leading axis is levels (with memory) or single steps (without).
+    """The input of the loss. The leading axis is levels (with memory) or single steps (without).
 
     Of a network that looks back, `observation` is where in the film the last observations of a step are.
     `weight`, if not all steps count, is what a step counts in means over the whole rollout: 0, or as much

@@ -21,7 +21,7 @@ the observation before it. Each level has two keys, one of them for a restart.""
 
 
 class _Play(eqx.Module):
-    """What is carried from step to step. `masked` counts the non-finite numbers met so far."""
+    """The state carried from step to step. `masked` counts the non-finite numbers met so far."""
 
     state: EnvState
     observation: Observation
