@@ -48,7 +48,7 @@ SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What the host loop does around the training cycles."""
+    """Settings of the host loop around the training cycles."""
 
     suite: str = setting(
         "",
@@ -193,7 +193,8 @@ class Config:
 
     @property
     def design_spec(self) -> DesignSpec | None:
-        """What the designer of the method sees and does; None if it has none, or the domain no design."""
+        """The observation and the actions of the method's designer; None if it has none, or the domain no
+        design."""
         return self.teacher.designed(self.entry, self.env)
 
     @property
@@ -214,7 +215,8 @@ class Config:
 
     @property
     def levels_per_minibatch(self) -> int:
-        """How many devices, at most, can share the levels and every minibatch of all students evenly."""
+        """The largest number of devices that can share the levels and every minibatch of all students
+        evenly."""
         return math.gcd(*(student.levels_per_minibatch for student in self.students))
 
     def check(self) -> Iterator[Problem]:
@@ -255,7 +257,7 @@ class Config:
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What `cenie evaluate` is asked for."""
+    """The request of `cenie evaluate`."""
 
     suite: str
     episodes: int = setting(10, minimum=1, maximum=100_000)
@@ -264,7 +266,8 @@ class EvaluationRequest:
 
 
 def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
-    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`.
+    """The request with defaults filled in: the run's own suite unless another is named. Raises
+    `SettingsError`.
 
     In a domain that reads held-out levels from files the suite may be one, which is read and checked here.
     """
@@ -360,7 +363,7 @@ def find_domain_and_method(domain: Any, method: Any, entry: "Domain | None" = No
 
 
 def method_problems(method: Any) -> list[Problem]:
-    """What is wrong with the name of a method, which may be a value of any type."""
+    """The problems with the name of a method, which may be a value of any type."""
     if isinstance(method, str) and (method in METHODS or method == OWN):
         return []
     return [Problem("method", f"must be one of {', '.join(METHODS)}, got {show(method)}")]
