@@ -51,7 +51,7 @@ def plays_of(
 
 
 def newest(earlier: Plays, later: Plays) -> Plays:
-    """Of each level the later play, if it has any."""
+    """The later play of each level, if it has any."""
     if not later or not len(later["id"]):
         return earlier
     if earlier.keys() != later.keys():  # there were none, or of another version of the domain
@@ -103,7 +103,7 @@ def _is_whole(plays: Plays) -> bool:
 
 
 def _last_of_each(rows: Plays) -> Plays:
-    """Of the rows of each id the last one."""
+    """The last row of each id."""
     # `unique` gives the first of equal ones, so look from the end.
     ids, first = np.unique(rows["id"][::-1], return_index=True)
     return {name: values[::-1][first] for name, values in rows.items()} | {"id": ids}
