@@ -48,7 +48,7 @@ class DomainReport:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was written where, and a sentence for each directory that was left out."""
+    """The files that were written, and a sentence for each directory that was left out."""
 
     out: Path
     domains: tuple[DomainReport, ...]
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def entry(self) -> Path:
-        """What to open first."""
+        """The file to open first."""
         page = self.out / PAGE
         return page if page in self.files else self.out / "report.md"
 

@@ -1,4 +1,5 @@
-"""What a report says of the curriculum: regret in the buffer, difficulty, coverage, and levels to look at."""
+"""The part of a report on the curriculum: regret in the buffer, difficulty, coverage, and levels to look
+at."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future

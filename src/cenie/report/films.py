@@ -54,14 +54,14 @@ PLAYED_AGAIN = (
 
 
 def outcome(episode: Episode) -> str:
-    """How an episode went, in words."""
+    """The outcome of an episode, in words."""
     how = "solved in" if episode.solved else "not solved in"
     return f"{how} {episode.length} steps, return {episode.episode_return:.2f}"
 
 
 def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:
-    """An episode on each of the scenes, of at most about so many steps; those of one environment side by
-    side."""
+    """Film an episode on each of the scenes, of at most about `steps` steps; scenes of one environment side
+    by side."""
     found: dict[int, Episode] = {}
     for environment in {id(scene.environment): scene.environment for scene in scenes}.values():
         rows = [number for number, scene in enumerate(scenes) if scene.environment is environment]

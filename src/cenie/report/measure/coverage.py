@@ -28,7 +28,7 @@ _PERPLEXITY = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """As many points of a group as of every other one, and of which stage and run each is."""
+    """Points of groups, as many of each group, with the stage and the run of each point."""
 
     group: Group
     points: np.ndarray

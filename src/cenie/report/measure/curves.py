@@ -60,7 +60,7 @@ def evaluation_curves(
 
 
 def logged(run: Run) -> dict[str, np.ndarray]:
-    """What figures show of the metrics of a run, with the counters."""
+    """The columns of a run's metrics that figures show, with the counters."""
     return run.curves(LOGGED)
 
 
@@ -184,7 +184,7 @@ def metric_range(
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below `count`, the first and the last included."""
+    """Choose at most `most` of the numbers below `count`, the first and the last included."""
     if count <= most:
         return list(range(count))
     return np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()

@@ -1,4 +1,4 @@
-"""How the curriculum of a run evolved: what was in its level buffer at each snapshot, or what was played."""
+"""The evolution of a run's curriculum: the level buffer at each snapshot, or the played levels."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -168,7 +168,7 @@ def _stored_frame(
 
 
 def _kept_plays(buffer: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """How the levels of a snapshot were last played, as it says itself; nothing if it does not."""
+    """The last plays of the levels of a snapshot, as it says itself; nothing if it does not."""
     shape = buffer["id"].shape
     kept = {
         name.removeprefix(f"{PLAYED}/"): values.astype(float)
@@ -195,7 +195,8 @@ def _chosen(columns: Mapping[str, np.ndarray], most: int) -> np.ndarray:
 
 
 def _last_plays(ids: np.ndarray, cycle: int, played: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """How the student fared when it last played each level before a snapshot, and what the domain says of it.
+    """The student's result when it last played each level before a snapshot, and the domain's statistics of
+    it.
 
     NaN where the table does not have the level.
     """

@@ -28,7 +28,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Limits:
-    """What a page holds at most, so that it stays small enough to be sent and opened."""
+    """The limits of a page, so that it stays small enough to be sent and opened."""
 
     curricula: int = 12
     """Runs whose level buffers are shown: one of each group."""
@@ -180,7 +180,7 @@ def _most_to_see(runs: Sequence[Run], most: int) -> list[Run]:
 
 @dataclass(frozen=True)
 class _Share:
-    """What one of several runs may have of the page."""
+    """The share of a page that one of several runs may have."""
 
     limits: Limits
     sharers: int

@@ -78,7 +78,7 @@ class Studio:
         self.pictures, self.films = map(Budget, self._limits)
 
     def begin_run(self, pictures: int, films: int) -> None:
-        """From now on so many bytes may be spent: what one run is given of a page that several share."""
+        """Begin a run with a new budget of bytes: its share of a page that several runs share."""
         self.pictures = Budget(pictures, refused=self.pictures.refused)
         self.films = Budget(films, refused=self.films.refused)
 

@@ -1,4 +1,4 @@
-"""What the students came to on held-out levels, as the page shows it: curves, levels and statistics."""
+"""The results of students on held-out levels, as the page shows them: curves, levels and statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
