@@ -107,7 +107,7 @@ def longest_episode(max_steps: int | None, parameters: Sequence[Any]) -> int:
 
 
 def observation_spaces(observation: PyTree, declared: Any) -> PyTree:
-    """The spaces of an observation, of which arrays or their shapes are given, in its structure.
+    """The spaces of an observation's parts, from arrays or their shapes, in its structure.
 
     Shapes and types are those of the observation, which a foreign space may get wrong; bounds are those of
     the declared space, or all that the type can hold if none was declared.
@@ -169,8 +169,8 @@ def _leaf_space(leaf: Any, declared: Any) -> Space:
 
 
 def _all_values(dtype: np.dtype) -> tuple[int | float, int | float]:
-    """Bounds of a type of which nothing more is known. Long whole numbers have none, so that none is taken
-    for the scale of what is really there."""
+    """Bounds of a type about which nothing else is known. Wide integers are unbounded, so that their range is
+    not used for scaling."""
     if dtype.kind == "b":
         return 0, 1
     if dtype.kind in "iu" and dtype.itemsize == 1:
