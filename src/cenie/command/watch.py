@@ -43,7 +43,7 @@ _LONG, _SHORT = 3600.0, 1.0
 
 @dataclass(frozen=True)
 class WatchRequest:
-    """What `cenie watch` is asked for, besides runs."""
+    """The request of `cenie watch`, besides runs."""
 
     port: int = setting(0, minimum=0, maximum=65_535)
     every: float = setting(10.0, minimum=0.1, maximum=3600)
