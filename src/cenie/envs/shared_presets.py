@@ -1,4 +1,4 @@
-"""What presets of several domains share. Imports no JAX."""
+"""Preset values that several domains share. Imports no JAX."""
 
 from typing import Any
 

@@ -86,11 +86,12 @@ class MazeConfig:
         return Discrete(self.num_actions)
 
     def wall_budget(self, generator: str) -> int:
-        """How many walls a designer may place who takes the place of this generator."""
+        """The number of walls for a designer in the place of this generator."""
         return round(self.fill[1] * self.size**2) if generator == FILLED else BUDGETS[generator]
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer in the place of a generator sees (the whole grid, the time, noise) and does."""
+        """The observation of a designer in the place of a generator (the whole grid, the time, noise), and
+        its actions."""
         side, steps = self.size + 2, self.wall_budget(generator) + 2
         parts = Box((side, side, 3), 0, 10, "uint8"), Discrete(steps + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(parts, Discrete(self.size**2), steps)

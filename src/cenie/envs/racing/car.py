@@ -46,7 +46,7 @@ ORBIT_INERTIA = HULL_MASS * HULL_ARM @ HULL_ARM + WHEEL_MASS * np.sum(WHEEL_ARMS
 
 
 class Car(eqx.Module):
-    """What changes while a car drives.
+    """The state of a moving car.
 
     `centre` and `velocity` are those of the centre of mass of the whole car. Lever arms of velocities are
     those of the step before, as in Box2D, so that its `last_angle` is kept.

@@ -20,7 +20,7 @@ Renderer = Literal["texture", "analytic"]
 
 @dataclass(frozen=True)
 class RacingConfig:
-    """Tracks through twelve control points, what a student sees of them, and what it is paid.
+    """Tracks through twelve control points, the student's view of them, and its rewards.
 
     Times are physics steps, of which there are 50 in a second; the student acts every `action_repeat` of
     them. `time_limit` is that of the levels that are made here; circuits have their own.
@@ -121,7 +121,7 @@ class RacingConfig:
 
     @property
     def tiles(self) -> int:
-        """How many tiles the track of a level has at most."""
+        """The largest number of tiles that the track of a level can have."""
         return POINTS * (self.curve_samples - 1)
 
     @property
@@ -135,6 +135,7 @@ class RacingConfig:
         return Box((3,), 0.0, 1.0)
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer sees (a map of the points so far, the time, noise) and does: it chooses a cell."""
+        """The observation of a designer (a map of the points so far, the time, noise), and its action: it
+        chooses a cell."""
         seen = Box((CELLS, CELLS, 1), 0, 1, "uint8"), Discrete(POINTS + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(seen, Discrete(CELLS**2), POINTS)

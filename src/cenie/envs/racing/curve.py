@@ -16,7 +16,7 @@ _BINS = 2**15
 def sample_curve(
     points: Float[Array, "p 2"], samples: int
 ) -> tuple[Float[Array, "2 n"], Float[Array, " n"], Int[Array, ""]]:
-    """Nodes of the curve, the direction from each to the next in (-pi, pi], and how many nodes there are.
+    """Return nodes of the curve, the direction from each to the next in (-pi, pi], and the number of nodes.
 
     A segment has `samples` points, the last of which is the first of the next one and counts there. Points
     that are there twice have no segment, so that fewer nodes exist; those that do come first.

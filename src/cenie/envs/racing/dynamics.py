@@ -38,7 +38,7 @@ Frame = UInt8[Array, "*n size size 3"]
 
 
 class RacingState(eqx.Module):
-    """What changes during an episode."""
+    """The state of an episode."""
 
     car: Car
     visited: Bool[Array, "*n t"]
@@ -183,7 +183,7 @@ class Racing(Environment):
 
 
 class _Drive(eqx.Module):
-    """What is carried from one physics step to the next: the state, and what a `Step` will say."""
+    """The state carried from one physics step to the next, and the values for a `Step`."""
 
     state: RacingState
     reward: Float[Array, "*n"]

@@ -1,4 +1,4 @@
-"""What the student sees: the world from above, turned so that the car drives upwards, and a dashboard.
+"""The student's view: the world from above, turned so that the car drives upwards, and a dashboard.
 
 The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
 of the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles
@@ -80,7 +80,7 @@ class Drawing(eqx.Module):
 
 
 class Texture(eqx.Module):
-    """The road as a picture, each texel of which has 1 + the number of a shape, or 0; up is down."""
+    """The road as a picture: each texel is 1 + the number of a shape, or 0; up is down."""
 
     numbers: UInt16[Array, "*n texels texels"]
     extent: Float[Array, "*n"]
@@ -92,7 +92,7 @@ View = Drawing | Texture
 
 
 def paint(config: RacingConfig, track: Track) -> View:
-    """What `frame` needs of a track, made once."""
+    """Prepare the parts of a track that `frame` needs, once."""
     shapes = jnp.stack([track.road, track.kerb], axis=-1)
     quads = shapes.reshape(*shapes.shape[:2], -1)
     if config.renderer == "analytic":
@@ -159,7 +159,7 @@ def _camera(car: Car) -> tuple[Float[Array, " 2"], Float[Array, ""], Float[Array
 
 
 def _world(wx: np.ndarray, wy: np.ndarray, place: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
-    """What of the world is at places of the window."""
+    """World coordinates of places of the window."""
     right, up = (wx - CAR_PLACE[0]) / SCALE, (wy - CAR_PLACE[1]) / SCALE
     return place[0] + cos * right + sin * up, place[1] - sin * right + cos * up
 
@@ -188,7 +188,8 @@ def _drawn(
 
 
 def _road_colours(numbers: UInt16[Array, "h w"], touched: Bool[Array, " t"]) -> Colours:
-    """Of shapes of the road. Only `touched` is looked up: a table would be made anew for each pixel."""
+    """The colours of the road's shapes. Only `touched` is looked up: a table would be made anew for each
+    pixel."""
     shape = jnp.maximum(numbers.astype(jnp.int32) - 1, 0)
     tile = shape // 2
     fresh = jnp.where(tile % 3 == 0, _ROADS[0], jnp.where(tile % 3 == 1, _ROADS[1], _ROADS[2]))

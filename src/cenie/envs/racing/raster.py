@@ -29,7 +29,7 @@ def rasterise(quads: Quads, shape: tuple[int, int], block: int) -> UInt16[Array,
 
 
 def on_all_pixels(quads: Quads, shape: tuple[int, int]) -> UInt16[Array, "height width"]:
-    """What `rasterise` does, without loops whose length depends on what is drawn."""
+    """Return the result of `rasterise`, without loops whose length depends on the drawing."""
     y, x = (jnp.arange(length) + 0.5 for length in shape)
 
     def paint(number: Int[Array, ""], grid: UInt16[Array, "h w"]) -> UInt16[Array, "h w"]:

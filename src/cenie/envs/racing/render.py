@@ -83,7 +83,7 @@ def episode_frames(
     config: RacingConfig = _USUAL,
     size: int = 288,
 ) -> UInt8[np.ndarray, "time size size 3"]:
-    """What the student sees at each state of an episode, by the analytic renderer and in finer pixels."""
+    """The student's view of each state of an episode, by the analytic renderer and in finer pixels."""
     finer = dataclasses.replace(config, frame_size=size, renderer="analytic")
     return np.asarray(_frames(finer, level, states))
 
@@ -158,7 +158,7 @@ def _start_line(track: Track) -> Float[np.ndarray, "2 2"]:
 def _paint_line(
     pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[int | float, ...], width: float
 ) -> None:
-    """A line of so many pixels' width from one place to another, with round ends."""
+    """Draw a line with round ends from one place to another; its width is in pixels."""
     (ax, bx), (ay, by) = view.pixels_of(ends.T)
     reach = width + 2
     columns, rows = _within(pixels, (ax, bx), 1, reach), _within(pixels, (ay, by), 0, reach)

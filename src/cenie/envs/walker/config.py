@@ -45,7 +45,8 @@ class WalkerConfig:
         return Box((4,), -1.0, 1.0)
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer sees (the parameters so far, noise, the time) and does: it sets one by a number."""
+        """The observation of a designer (the parameters so far, noise, the time), and its action: it sets one
+        parameter by a number."""
         seen = Box((PARAMETERS + DESIGN_NOISE + 1,), 0.0, 10.0)
         steps = PARAMETERS if self.stairs else PARAMETERS - STAIR_PARAMETERS
         return DesignSpec((seen,), Box((1,), -math.inf, math.inf), steps)

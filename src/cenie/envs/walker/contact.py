@@ -53,7 +53,7 @@ class Ground(NamedTuple):
 
 
 class Manifold(NamedTuple):
-    """What legs touch of one thing: up to two points with one normal.
+    """The contact of legs with one thing: up to two points with one normal.
 
     If `on_leg`, normal and plane are those of a side of the leg (in its frame), and the points are fixed in
     the world (relative to the centre of the leg as it was). Otherwise normal and plane are those of the
@@ -108,7 +108,7 @@ def near(
 
 
 def reach(cos: Array, sin: Array, half_width: Array) -> Array:
-    """How far legs extend from their centre in x."""
+    """The extent of legs from their centre in x."""
     return jnp.abs(cos) * half_width + jnp.abs(sin) * HALF_HEIGHT
 
 
@@ -266,7 +266,8 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
 
 
 def touched_bits(manifold: Manifold) -> Array:
-    """What legs touch, as bits that mean the same edge or box in the next step too. Slots are in front."""
+    """The things that legs touch, as bits that mean the same edge or box in the next step too. Slots are in
+    front."""
     # Distinct bits, so the sum is their union.
     return jnp.where(manifold.total > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
 
@@ -279,7 +280,7 @@ class Impact(NamedTuple):
 
 
 def impact(manifold: Manifold, x: Array, y: Array, cos: Array, sin: Array) -> Impact:
-    """How contacts act on legs in a pose, relative to the centre that they were found at."""
+    """The effect of contacts on legs in a pose, relative to the centre that they were found at."""
     on_leg = manifold.on_leg
 
     def turned(x: Array, y: Array) -> Pair:

@@ -43,7 +43,7 @@ _BLOCK = 64
 
 
 class WalkerState(eqx.Module):
-    """What changes during an episode. Bodies and joints are in the order of `body`."""
+    """The state of an episode. Bodies and joints are in the order of `body`."""
 
     pose: Float[Array, "*n 3 5"]
     """Centres of mass and angles."""
@@ -185,7 +185,7 @@ def _half_widths(like: Float[Array, "4 n"]) -> Float[Array, "4 n"]:
 def _close_things(
     ground: Ground, number: Int[Array, " n"], pose: Float[Array, "3 5 n"]
 ) -> tuple[Things, Float[Array, "things 4 n"], Bool[Array, "things 4 n"]]:
-    """What is near legs, how far it is, and whether they touch it, as far as axes tell."""
+    """The things near legs, their distances along each axis, and whether they touch, as far as axes tell."""
     x, y, angle = pose[:, 1:]
     cos, sin, half_width = jnp.cos(angle), jnp.sin(angle), _half_widths(x)
     lane, left = jnp.broadcast_to(number, x.shape), x - reach(cos, sin, half_width) - SKIN

@@ -89,7 +89,7 @@ def statistics(level: WalkerLevel) -> dict[str, Array]:
 
 
 def difficulty(level: WalkerLevel) -> Int[Array, ""]:
-    """How many of the paper's four thresholds are reached; a pair counts by its larger number."""
+    """The number of the paper's four thresholds that are reached; a pair counts by its larger number."""
     roughness, *sizes, _ = jnp.asarray(level.parameters)
     pit, stump, stair = jnp.max(jnp.stack(sizes).reshape(3, 2), axis=1)
     thresholds = jnp.array([2.4, 6.0, 4.5, 5.0]) - _ROUNDING

@@ -69,7 +69,7 @@ class _View:
         return self.bottom + self.pixels.shape[0] / self.scale
 
     def crop(self, left: float, bottom: float, right: float, top: float) -> "_View":
-        """What lies within these bounds, and a little more; it paints on the same picture."""
+        """The view of these bounds, and a little more; it paints on the same picture."""
         height, width, _ = self.pixels.shape
         columns = [int((side - self.left) * self.scale) for side in (left, right)]
         rows = [int(height - (side - self.bottom) * self.scale) for side in (top, bottom)]
@@ -119,7 +119,7 @@ def episode_frames(
 def frame(
     level: WalkerLevel, terrain: Terrain, poses: Float[np.ndarray, "5 3"], *, scale: int = 20
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """What surrounds a walker whose bodies are at (x, y, angle)."""
+    """The surroundings of a walker whose bodies are at (x, y, angle)."""
     x, y, _ = poses[0]
     # On steep courses the walker comes before the ground.
     (ground,) = _smooth_ground(terrain, np.array([x + 3.0]))

@@ -78,7 +78,8 @@ class _Rules(NamedTuple):
 
 
 class _Obstacle(NamedTuple):
-    """What begins at the point of a number. `size` is the height, for a pit the distance of its walls."""
+    """The obstacle that begins at the point of a number. `size` is the height; for a pit it is the distance
+    of its walls."""
 
     kind: Int[Array, "..."]
     number: Int[Array, "..."]
