@@ -28,7 +28,7 @@ Memory = PyTree[Any]
 
 
 class Step(eqx.Module):
-    """What one environment step returns.
+    """The result of one environment step.
 
     `terminated` and `truncated` are never both true. `solved` may be true only where the episode ends;
     it is an explicit flag, because a return does not always tell (a maze solved on the very last step
