@@ -157,8 +157,8 @@ def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
 
 
 Turn = tuple[Assignment, TeacherState, tuple[Play, ...], PRNGKeyArray, PRNGKeyArray]
-"""What was asked for and played: the assignment, what asking has changed in the teacher (None elsewhere), the
-plays, and the keys for learning and telling."""
+"""A turn that was played: the assignment, the changes of the teacher by asking (None elsewhere), the plays,
+and the keys for learning and telling."""
 
 
 def cycle(

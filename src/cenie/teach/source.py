@@ -13,7 +13,7 @@ from cenie.student.ppo import StudentState
 
 SourceState = PyTree[Any]
 Proposal = PyTree[Any]
-"""What a source needs to remember of its proposal in order to learn from it, such as the design episode."""
+"""The part of a proposal that its source needs in order to learn from it, such as the design episode."""
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class PopulationSource(Source, Protocol):
         ...
 
     def player(self, state: SourceState) -> StudentState:
-        """Who plays the levels that are proposed next."""
+        """The student that plays the levels that are proposed next."""
         ...
 
     def taken_back(self, state: SourceState, student: StudentState) -> SourceState:

@@ -38,7 +38,8 @@ from cenie.xla.devices import replicate, side_by_side
 from cenie.xla.tricks import Several
 
 PARENTS = 4
-"""How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
+"""The number of levels of a batch that the `easy` and `hard` choices of parents keep (as in the original
+code)."""
 
 
 def init(
