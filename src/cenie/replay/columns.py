@@ -17,7 +17,7 @@ _TAKEN = frozenset((
     "transition_error", "colearnability", "age", "outdated", "fitted", "failed_fits",
     "mean_distance", "admitted", "newest_return",
 ))  # fmt: skip
-"""What else is written of a level, or logged of the level buffer."""
+"""Other columns of a level's records, or logs of the level buffer."""
 _TAKEN_ENDS = ("_weighted", "_total", "_correlation")
 """Ends of names in the log that are made from the name of a score."""
 

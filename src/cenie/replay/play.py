@@ -23,12 +23,12 @@ else:
     Later = Optional
 
 NEW, REPLAY, EDIT = 0, 1, 2
-"""What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
+"""The kinds of levels in a cycle: new ones of the source, replayed ones of the buffer, or edits of those."""
 
 _LATER: Any = None
 
 _STEPS = ("rollout", "outcomes", "advantages", "points", "statistics", "findings")
-"""What is of use for scores and novelty only, and large or split over devices."""
+"""Fields used for scores and novelty only, and large or split over devices."""
 
 
 class Play(eqx.Module):
