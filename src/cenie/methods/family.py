@@ -151,4 +151,4 @@ def generator_problems(entry: Domain, name: str, path: str = "teacher.generator"
 
 
 UNFINISHED = "A level of which no episode was completed: ignore it, or score its return so far."
-"""What the setting `unfinished` of several families decides."""
+"""The meaning of the setting `unfinished` of several families."""

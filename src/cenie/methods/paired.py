@@ -34,7 +34,7 @@ from cenie.teach.curriculum import Curriculum, Replay, ranked_by
 from cenie.xla import devices
 
 Utility = Literal["regret", "mean-regret", "flexible-regret", "minus-return", "minus-best-return"]
-"""What a designer wants of a level, from completed episodes only.
+"""The utility of a level to its designer, from completed episodes only.
 
 `regret` (displayed equation of PAIRED): the antagonist's best return minus the student's mean return.
 `mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd):

@@ -135,9 +135,9 @@ class PoetTeacher(Family):
 
 
 LEARN, SCOUT, ADAPT, TRY = 0, 1, 2, 3
-"""What a cycle is for: a pair learns; a student plays all levels and candidates; a student learns on the
-level of another pair, as a guest; and plays there, to stay if it is better than the student that lives there.
-"""
+"""The purpose of a cycle: a pair learns; a student plays all levels and candidates; a student learns on the
+level of another pair, as a guest; and plays there, to stay if it is better than the student that lives
+there."""
 
 
 class Tally(eqx.Module):
@@ -272,7 +272,8 @@ class PoetSource:
         return (state.phase == LEARN) | (state.phase == ADAPT)
 
     def player(self, state: PoetState) -> StudentState:
-        """Who plays. The learning rate of each falls with the updates of all, at the pace of the run."""
+        """The student that plays. The learning rate of each falls with the updates of all, at the pace of the
+        run."""
         chosen = _row(state.students, jnp.where(state.phase == ADAPT, _best_guest(state), state.place))
         student = _where(state.phase == TRY, state.guest, chosen)
         return eqx.tree_at(lambda s: s.updates, student, state.updates)

@@ -58,7 +58,7 @@ class Traced:
 
 
 _MAX_GRADIENT, _WEIGHT_DECAY = 0.5, 1e-5
-"""Of the original code's optimiser."""
+"""Constants of the original code's optimiser."""
 
 
 class TransitionModel(eqx.Module):
