@@ -113,7 +113,7 @@ class Flat:
 
 
 Encoder = Conv | Bits | Flat
-"""What an observation is made into before it is remembered."""
+"""The encoder of an observation, before it is remembered."""
 
 Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""

@@ -17,8 +17,8 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 NUMBERS_AT_ONCE = 10 * 96 * 96 * 12
-"""How many numbers of images a gradient is computed for at a time on a CPU, so that what it needs stays in
-the cache: those of ten steps at the size of the original code."""
+"""Numbers of images for which a gradient is computed at a time on a CPU, so that its arrays stay in the
+cache: ten steps at the size of the original code."""
 
 _FEW_PLACES = 32
 """Where the kernel goes to so few places of an image, all patches in one matrix are fastest."""

@@ -103,7 +103,7 @@ class Policy(eqx.Module):
     distribution: Literal["categorical", "gaussian", "beta"] = eqx.field(static=True)
     inputs: int = eqx.field(static=True)
     bounds: tuple[float, float] = eqx.field(static=True)
-    """Of beta actions."""
+    """The bounds of beta actions."""
 
     def __init__(self, action_space: Space, continuous: Continuous):
         discrete = isinstance(action_space, Discrete)
