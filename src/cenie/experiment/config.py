@@ -33,7 +33,8 @@ MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY_SETTINGS)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
 CHANGES_BITS = (*DECAY_SETTINGS, "run.devices", "run.recorded_points")
-"""What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
+"""Settings that may change on resume, but leave a run that no uninterrupted run of one config would
+repeat."""
 
 MAX_PARALLEL_EPISODES = 1024
 """Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
@@ -43,7 +44,7 @@ MAX_FILE_BYTES = 2**20
 
 
 SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-"""What each sink imports. The extra of the package that installs it has the name of the sink."""
+"""The module that each sink imports. The extra of the package that installs it has the name of the sink."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from cenie.student.networks import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 
 _NUMBERS, _FLAGS = 3, 4
-"""Of each step are stored, beside what is seen and done: its probability, value and reward; its flags."""
+"""Numbers and flags stored of each step, beside observation and action: its probability, value and reward;
+its flags."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where Linux says how much of the machine a container may have."""
