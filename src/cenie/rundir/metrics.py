@@ -27,7 +27,7 @@ from cenie.system.durable import open_regular
 COUNTERS = ("cycle", "updates", "env_steps")
 """Columns that every curve has."""
 PLACES = 300
-"""How many points a curve has, at most."""
+"""The largest number of points of a curve."""
 _ROWS_AT_A_PLACE = 8
 _TAIL = 2**16
 """Bytes at the end of a table, in which its last row is looked for."""

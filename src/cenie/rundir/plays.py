@@ -15,7 +15,8 @@ from cenie.rundir.archives import BROKEN, archive_bytes, read_archive
 PLAYS = "plays.npz"
 """The file beside the arrays of a checkpoint."""
 _OUTCOMES = ("return", "solved", "length", "episodes")
-"""What is kept of the records of a play, besides what the domain says of the level as `level/NAME`."""
+"""The columns kept from the records of a play, besides the domain's statistics of the level as
+`level/NAME`."""
 
 Plays = dict[str, np.ndarray]
 """Columns of equal length: `id` in ascending order, each once, and `cycle`, `updates` and the outcome."""

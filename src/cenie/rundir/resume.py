@@ -19,8 +19,8 @@ from cenie.settings import SettingsError
 from cenie.system.durable import WriteError
 
 Decay = Literal["keep", "stretch", "restart"]
-"""What becomes of the fall of the learning rate when a run is made longer: it stays as it was, it reaches
-its end with the new end of the run, or it begins once more where the run is."""
+"""The fall of the learning rate when a run is made longer: it stays as it was, it reaches its end with the
+new end of the run, or it begins once more where the run is."""
 
 _WHOLE_FILE = 2**30
 _SHOWN = 20

@@ -46,13 +46,13 @@ class Run:
 
     path: Path
     parts: "Parts | None" = None
-    """What the run was begun with in Python, if anything."""
+    """The parts the run was begun with in Python, if any."""
     entry: "Domain | None" = None
     """The domain, if it is one of the user's own: no code is run because a file says so."""
     devices: int | None = None
     """On how many devices to open the state; None for as many as the config says."""
     damage: list[str] = field(default_factory=list)
-    """What was found damaged so far and left out."""
+    """Notes on damage that was found so far, and left out."""
 
     @property
     def files(self) -> RunDirectory:

@@ -25,7 +25,7 @@ from cenie.system.durable import (
 )
 
 _COUNTED = ("parent", "generation", "last_played", "clock")
-"""Of a level buffer, what consists of whole numbers besides ids."""
+"""The parts of a level buffer that consist of whole numbers, besides ids."""
 PLAYED = "played"
 """Before the names of the columns of a buffer that are about the newest play of each level."""
 _SNAPSHOT = re.compile(r"cycle-(\d{8,18})\.npz", re.ASCII)
