@@ -60,7 +60,7 @@ class _Run:
     deviations: list[str]
     failed_checkpoints: int = 0
     points: PointSample | None = None
-    """Of the newest chunk of cycles."""
+    """Points of the newest chunk of cycles."""
     plays: list[Plays] = field(default_factory=list)
     """For each level buffer the newest play of each of its levels; none if there are no snapshots."""
 
