@@ -18,7 +18,7 @@ from cenie.report.writer import Item, ReportWriter
 from cenie.rundir.files import RunDirectoryError
 
 _PICTURES = 3
-"""So many levels of each kind are drawn at each stage."""
+"""Levels of each kind that are drawn at each stage."""
 
 
 def curriculum_items(

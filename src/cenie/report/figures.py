@@ -25,7 +25,7 @@ from cenie.report.runs import Group
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""
 MOST_ROWS = 8
-"""Of the figure of coverage; its table has all groups."""
+"""Rows of the figure of coverage; its table has all groups."""
 STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,

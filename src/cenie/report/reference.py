@@ -52,4 +52,4 @@ WALKER = Reference(
     {"accel-cenie": "close to 55 % of optimal"},
 )
 REFERENCES = {"perfect-large": PERFECT_LARGE, "walker6": WALKER}
-"""What the paper prints of single suites."""
+"""The paper's results on single suites."""

@@ -38,7 +38,7 @@ _MARKDOWN = str.maketrans(
     {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
     | {character: "\\" + character for character in "\\`*[]|$"}
 )
-"""What Markdown reads otherwise: marks of its own, of HTML and of mathematics."""
+"""Characters that Markdown reads otherwise: marks of its own, of HTML and of mathematics."""
 
 
 def csv_bytes(rows: Sequence[Row]) -> bytes:

@@ -11,7 +11,7 @@ from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 
 _MOST = 6
-"""So many sentences of one kind are written out; what comes after is counted."""
+"""Sentences of one kind that are written out; further ones are counted."""
 
 
 def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None = None) -> list[str]:

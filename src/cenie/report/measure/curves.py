@@ -18,11 +18,11 @@ from cenie.rundir.run import Run
 LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
 """The columns of the metrics that figures show."""
 POINTS = 200
-"""How many points the mean of several curves has, at most."""
+"""The largest number of points in the mean of several curves."""
 RESAMPLES = 1000
-"""Of a bootstrap at one point of a curve."""
+"""Resamples of a bootstrap at one point of a curve."""
 STATISTICS = {"IQM": stats.iqm, "mean": stats.mean}
-"""What a score curve shows, by the names of `stats.AGGREGATES`."""
+"""The statistics of score curves, by the names of `stats.AGGREGATES`."""
 _TOGETHER = 0.02
 """Evaluations that are no further apart than this part of a training count as one."""
 

@@ -22,10 +22,10 @@ REPLAYED = 12
 _OUTCOMES = ("solved", "return", "length")
 _NOT_SHOWN = ("clock", "last_played", "parent")
 _PARTS = ("levels", f"{PLAYED}/")
-"""How names begin that are no columns of a level buffer."""
+"""Beginnings of names that are no columns of a level buffer."""
 _WHEN = "played at"
 MOST_BYTES = 2**25
-"""Of the records of levels, if they have to be searched for the last play of each."""
+"""Bytes of the records of levels to search for the last play of each, if they have to be searched."""
 _TITLES = {
     "regret": "regret (the method's score)",
     "novelty": "novelty",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
 
 FORMAT = 1
-"""Of the data; the template checks that it is its own."""
+"""The format of the data; the template checks that it is its own."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from cenie.xla.cache import kept_programs
 PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
 MOST_FRAMES, FEWER_FRAMES = 120, 72
-"""Of a film; the fewer of one whose pictures take many bytes each."""
+"""Pictures of a film; the fewer are for a film whose pictures take many bytes each."""
 LONGEST_EPISODE = 2000
 _COLOURS = 64
 _WIDEST = 16_000
