@@ -19,7 +19,7 @@ from cenie.records import EnvState, Level, Observation, Step, strongly_typed
 from cenie.spaces import Box, Discrete, Space
 
 LIMIT = "max_steps_in_episode"
-"""What both projects call the time limit among the parameters of an environment."""
+"""The name that both projects give to the time limit among the parameters of an environment."""
 
 Solved = Callable[[Level, Step], Array]
 """Whether an episode that ended with this step was solved. Not asked before its end."""
