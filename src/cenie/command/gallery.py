@@ -42,7 +42,7 @@ a drawing of # . G and > v < ^
 
 
 _MOST_OF_SUITE, _MOST_OF_OTHERS = 100, 16
-"""How many levels are drawn if nobody says how many."""
+"""The number of levels that are drawn by default."""
 
 
 @dataclass(frozen=True)
