@@ -265,10 +265,10 @@ class Domain:
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
     xla_flags: tuple[str, ...] = ()
-    """What makes the domain's programs faster on a CPU. The command line passes these flags to XLA, which
-    reads them once for the whole process, when its backend starts."""
+    """Flags that make the domain's programs faster on a CPU. The command line passes these flags to XLA,
+    which reads them once for the whole process, when its backend starts."""
     settings: Any = NoSettings()
-    """What this domain was made with: a frozen dataclass with a default for every field."""
+    """The settings that this domain was made with: a frozen dataclass with a default for every field."""
     make: "Callable[[Any], Domain] | None" = None
     """The domain as a function of its settings. `find_domain` fills in both."""
 

@@ -26,7 +26,7 @@ LONGEST_CHECK = 5000
 
 
 _SCALARS = {"reward": "float32", "terminated": "bool", "truncated": "bool", "solved": "bool"}
-"""What a step returns beside observation and state."""
+"""The parts of a step beside observation and state."""
 
 
 class _Play(eqx.Module):

@@ -18,7 +18,7 @@ FILLED = "filled"
 GENERATORS = (*BUDGETS, FILLED)
 
 DESIGN_NOISE = 50
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cenie.envs.racing.track import Circuit
 
 F1_PLAYFIELD = 3000 / 6
 _EDGE = 50.0
-"""How much room there is at least around a circuit."""
+"""The least room around a circuit."""
 
 _FILE = resources.files("cenie.envs.racing").joinpath("data/circuits.json")
 CIRCUITS = json.loads(_FILE.read_text("utf-8"))["circuits"]

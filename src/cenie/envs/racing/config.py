@@ -7,13 +7,13 @@ from cenie.settings import setting
 from cenie.spaces import Box, DesignSpec, Discrete, Space
 
 POINTS = 12
-"""How many control points a level has."""
+"""Control points of a level."""
 
 CELLS = 10
 """Control points on a grid lie in so many columns, and as many rows."""
 
 DESIGN_NOISE = 4
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 Renderer = Literal["texture", "analytic"]
 

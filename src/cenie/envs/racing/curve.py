@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 _LEAN = math.atan(0.2) / math.pi + 0.5
-"""How much of the direction after a point goes into the tangent there; the rest is that before it."""
+"""The share of the direction after a point in the tangent there; the rest is the direction before it."""
 _HANDLE = 0.2
-"""How far a handle is from its point, as a part of the distance of the next."""
+"""The distance of a handle from its point, as a part of the distance of the next."""
 _BINS = 2**15
 """Into so many bins half a turn is divided: points within one are taken to lie in the same direction."""
 

@@ -46,7 +46,7 @@ class RacingState(eqx.Module):
     shown: Bool[Array, "*n t"]
     """Tiles that any part of the car had touched after the last action, which shows in pictures."""
     paid: Int[Array, "*n"]
-    """How many of the visited tiles have been paid for."""
+    """The number of visited tiles that have been paid for."""
     time: Int[Array, "*n"]
     """Physics steps so far."""
     recent: Float[Array, "*n 100"]

@@ -32,11 +32,11 @@ from cenie.xla.tricks import computed_once_in_batches
 WINDOW = (1000.0, 800.0)
 """The picture shows a window of this size, whose origin is at the lower left."""
 SCALE = 16.2
-"""Of the window, to a unit of length."""
+"""Pixels of the window to a unit of length."""
 CAR_PLACE = (500.0, 200.0)
 """Where in the window the car is."""
 BAR_HEIGHT = 100.0
-"""Of the dashboard at the lower edge."""
+"""The height of the dashboard at the lower edge."""
 TEXTURE_REACH = 192.0
 """A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
 SLOW = 0.5
@@ -53,7 +53,7 @@ def _packed(red: int, green: int, blue: int) -> int:
 _OUTSIDE = _packed(0, 0, 0)
 _GRASS, _LIGHT_GRASS = _packed(102, 204, 102), _packed(102, 230, 102)
 _ROADS = tuple(_packed(grey, grey, grey) for grey in (102, 104, 107))
-"""Of every third tile; tiles that were touched have the first."""
+"""The colours of every third tile; tiles that were touched have the first."""
 _KERBS = (_packed(255, 255, 255), _packed(255, 0, 0))
 _HULL = _packed(204, 0, 0)
 _WHEEL, _TREAD = _packed(0, 0, 0), _packed(77, 77, 77)
@@ -64,10 +64,10 @@ _SQUARES = 20
 """The field has so many squares of grass from its middle to each side; every fourth is light."""
 
 _TREAD_LENGTH = 1.2
-"""Of the mark on a wheel, in radians."""
+"""The length of the mark on a wheel, in radians."""
 _ON_EDGE = 1e-3
-"""How near to an edge of the hull a point is that does not count as inside. OpenGL rounds corners to a 256th
-of a pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
+"""The distance to an edge of the hull below which a point does not count as inside. OpenGL rounds corners to
+a 256th of a pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
 _REACH = max(math.hypot(*corner) for part in HULL for corner in part)
 """From the origin of the car to its farthest corner."""
 

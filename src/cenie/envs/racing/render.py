@@ -35,7 +35,7 @@ FASTEST = 100.0
 
 _USUAL = RacingConfig()
 _MARGIN = 14.0
-"""Of grass around a track."""
+"""The width of the grass around a track."""
 _FINER = 3
 """Pixels are means of so many in both directions."""
 _BLOCK = 64

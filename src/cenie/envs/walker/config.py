@@ -7,10 +7,10 @@ from cenie.settings import setting
 from cenie.spaces import Box, DesignSpec, Space
 
 PARAMETERS, STAIR_PARAMETERS = 8, 3
-"""How many parameters a level has, and how many of them, the last ones, are those of stairs."""
+"""The number of parameters of a level, and the number of the last ones, which are for stairs."""
 
 DESIGN_NOISE = 10
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ EDGES = 5
 NEAR_BOXES = 2
 """Boxes that a leg can reach at once: they are wide, or stand in pairs."""
 SLOTS = 4
-"""How many things a leg can touch at once; more of them are ignored."""
+"""The number of things a leg can touch at once; more of them are ignored."""
 
 Pair = tuple[Array, Array]
 
@@ -47,7 +47,7 @@ class Ground(NamedTuple):
     y: Float[Array, "n 200"]
     boxes: Float[Array, "n 48 4"]
     first_box: Int[Array, "n 200"]
-    """Of each cell, the first box that does not end before it."""
+    """For each cell, the first box that does not end before it."""
     things: Float[Array, "n 247 6"]
     """Edges, then boxes: the first six fields of `Things`."""
 
@@ -61,14 +61,14 @@ class Manifold(NamedTuple):
     """
 
     total: Array
-    """How many points there are."""
+    """The number of points."""
     on_leg: Array
     normal: Pair
     plane: Array
     points: tuple[Pair, Pair]
     number: Array
     names: Pair
-    """What the points are, so that the next step knows them again: corners, or cuts, of which sides."""
+    """The names of the points, by which the next step knows them again: corners, or cuts with sides."""
 
 
 def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Array, "48 4"]) -> Ground:

@@ -27,9 +27,9 @@ class Listed(NamedTuple):
     leg: Int[Array, "length n"]
     cos: Float[Array, "length n"]
     sin: Float[Array, "length n"]
-    """Of the angle of that leg."""
+    """The sine of the angle of that leg."""
     number: Int[Array, " n"]
-    """How long the list of each walker is."""
+    """The length of each walker's list."""
 
 
 def list_close(

@@ -39,7 +39,7 @@ GRAVITY = -10.0
 _CLOSEST = 0.008
 _SWEEP_EDGES = 6
 _BLOCK = 64
-"""So many walkers are computed side by side."""
+"""Walkers computed side by side."""
 
 
 class WalkerState(eqx.Module):
@@ -49,14 +49,15 @@ class WalkerState(eqx.Module):
     """Centres of mass and angles."""
     velocity: Float[Array, "*n 3 5"]
     impulse: Float[Array, "*n 4 4"]
-    """Of the last step, with which the next one begins: of the anchors in x and y, limits and motors."""
+    """Impulses of the last step, with which the next one begins: of the anchors in x and y, limits and
+    motors."""
     touched: Int[Array, "*n 4"]
-    """What each leg touches, as bits."""
+    """The things that each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
     """The flags of the legs; those of the lower ones are observed."""
     names: Int[Array, "*n 4 2 4"]
     touch: Float[Array, "*n 4 4 4"]
-    """Of the last step too: impulses of contact points, and the names by which the next one knows them."""
+    """Impulses of the last step at contact points, and the names by which the next one knows them."""
     time: Int[Array, "*n"]
 
 

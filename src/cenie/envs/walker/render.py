@@ -33,7 +33,7 @@ _POLE, _FLAG = (86, 80, 78), (224, 70, 60)
 _WINDOW = (20.0, 40 / 3)
 """Width and height of what is seen of an episode, as in gym."""
 _BEHIND = 5.0
-"""How much of the window lies behind the hull."""
+"""The width of the window behind the hull."""
 STANDING = np.array(
     [(4.66, 5.68, 0.0), (4.69, 4.85, 0.04), (4.66, 3.72, -0.1), (4.71, 4.85, 0.08), (4.70, 3.72, -0.06)]
 )

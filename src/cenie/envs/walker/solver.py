@@ -104,7 +104,7 @@ class Contact(NamedTuple):
     bias: Pair
     mass: Array
     inertia: Array
-    """Of the leg, inverse."""
+    """The inverse inertia of the leg."""
 
 
 class Impulses(NamedTuple):
@@ -280,7 +280,7 @@ class Problem(NamedTuple):
     pose: Float[Array, "3 5 n"]
     velocity: Float[Array, "3 5 n"]
     impulse: Float[Array, "4 4 n"]
-    """Of the four joints: in x and y, of limits and of motors."""
+    """Impulses of the four joints: in x and y, of limits and of motors."""
     memory: Memory
     speed: Float[Array, "4 n"]
     most: Float[Array, "4 n"]
@@ -307,7 +307,7 @@ class Solution(NamedTuple):
     pushes: Push
     """In lists."""
     number: Int[Array, " n"]
-    """How long they are."""
+    """The length of the lists."""
 
 
 def solve(problem: Problem) -> Solution:

@@ -39,7 +39,7 @@ _SMALLEST_STAIR = 0.01
 """Stairs of lower steps are left out."""
 _FAR = 1000.0
 _SMALLEST = {STUMP: 0.2, STAIRS: 0.2, PIT: 0.8}
-"""What the largest size of an obstacle must be for it to occur at all."""
+"""The least value of an obstacle's largest size for it to occur at all."""
 
 
 class Terrain(eqx.Module):
