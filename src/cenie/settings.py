@@ -20,10 +20,11 @@ _UNREADABLE: Any = object()
 
 LARGEST_INT = 2**31 - 1
 SMALLEST_FLOAT, LARGEST_FLOAT = 1.1754943508222875e-38, 3.4028234663852886e38
-"""What 32 bits hold, which is what JAX computes with: beyond it a number would silently become another."""
+"""Bounds of 32-bit floats, with which JAX computes: beyond them a number would silently become another."""
 
 _MAX_UNKNOWN_NAMED, _MAX_LIST_LENGTH = 20, 1000
-"""How many unknown settings are named one by one, and how long a list may be: a file may have millions."""
+"""The most unknown settings that are named one by one, and the largest length of a list: a file may have
+millions."""
 
 
 @dataclass(frozen=True)
