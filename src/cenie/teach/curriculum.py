@@ -116,9 +116,9 @@ class Editing:
     """After a replay, with some probability, small changes of the replayed levels are tried out.
 
     `parents`: the whole `batch`, one child each; or only the four `easy` (or `hard`) levels of the batch,
-    those of the lowest (highest) score, each of which then gets an equal share of the children.
-    With `children` m > 1 a parent has m children side by side, of which only the most novel is offered to
-    the buffer; a batch then has room for an m-th of the parents.
+    with the lowest (highest) score. Each parent then gets an equal share of the children. With `children`
+    m > 1 a parent has m children side by side, and only the most novel one is offered to the buffer; a batch
+    then has room for an m-th of the parents.
     """
 
     edit: Callable[[PRNGKeyArray, Level], Level]
@@ -133,7 +133,7 @@ class Curriculum:
 
     `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
     meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
-    whether a level of which no episode was completed tells the source what it has returned so far; with
+    whether a level without a completed episode tells the source what it has returned so far; with
     `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the scores,
     with the weight `alpha`; the scores share the rest. `features` says what describes a step to it. All
     `students` play in every cycle: the same levels, or, where `own_levels` says so, each those of its own

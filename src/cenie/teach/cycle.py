@@ -227,7 +227,7 @@ def learn_all(setup: Setup, state: TrainState, turn: Turn) -> tuple[tuple[Studen
     students, metrics = [], {}
     for number, student in enumerate(_players(setup, state)):
         rollout = plays[number].rollout
-        if students:  # One after another, because learning exchanges gradients.
+        if students:  # One after another, because learning has a collective of gradients.
             rollout = after_this(students[-1].skipped, rollout)
         key = _nth(learn_key, number)
         after, learned = _learn_if(assignment.students_learn, setup, number, student, rollout, key)

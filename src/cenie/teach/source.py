@@ -54,7 +54,7 @@ class PopulationSource(Source, Protocol):
         ...
 
     def taken_back(self, state: SourceState, student: StudentState) -> SourceState:
-        """The state after the one that played has learned, or not. Called before `learn`."""
+        """Put the student that just played back into the population, learned or not, before `learn`."""
         ...
 
     def evaluated(self, state: SourceState) -> StudentState:

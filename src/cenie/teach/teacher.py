@@ -292,7 +292,7 @@ def store(
         state: The state that `ask` returned.
         plays: What each student played, located and scored.
         key: Decides whether the next cycle edits what was replayed.
-        mesh: The devices, each of which does this in full.
+        mesh: The devices. Each one does this in full.
 
     Returns:
         The state with the new buffers; the plays with the slots in which their levels are now; what to log.
