@@ -162,7 +162,7 @@ def locate(state: BufferState, play: Play) -> Play:
 
     Args:
         state: The buffer before the batch.
-        play: A play of `n` levels, of which only the `levels` are read.
+        play: A play of `n` levels; only its `levels` are read.
 
     Returns:
         The play with `leader`, `slot`, `fingerprints`, and in `best_return` what is stored, -inf for levels
