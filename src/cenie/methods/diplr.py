@@ -32,14 +32,14 @@ class Diplr(NoveltySettings):
     kind: Literal["diplr"] = "diplr"
     distance: Sliced | Exact | Entropic = setting(
         factory=Sliced,
-        help="How the experience on two levels is compared.",
+        help="The distance between the experience on two levels.",
         source="ours; the Wasserstein distance in the paper",
     )
     neighbours: int = setting(
         1,
         minimum=1,
         maximum=1000,
-        help="Over how many of the nearest levels the distance is averaged; more are less noisy.",
+        help="The nearest levels over which the distance is averaged; more are less noisy.",
         source="paper",
     )
 

@@ -139,7 +139,7 @@ class NoveltySettings:
 
 def generator_setting(default: str, *, source: str) -> Any:
     """The setting `generator` of a family."""
-    text = "Where new levels come from: a generator of the domain, or its role (random or simple)."
+    text = "The generator of new levels: one of the domain, or its role (random or simple)."
     return setting(default, help=text, source=source)
 
 
@@ -150,5 +150,5 @@ def generator_problems(entry: Domain, name: str, path: str = "teacher.generator"
         yield Problem(path, f"must be one of {', '.join(known)}, got {show(name)}")
 
 
-UNFINISHED = "A level of which no episode was completed: ignore it, or score its return so far."
+UNFINISHED = "A level without a completed episode: ignore it, or score its return so far."
 """The meaning of the setting `unfinished` of several families."""

@@ -25,13 +25,13 @@ class Sliced:
 
     kind: Literal["sliced"] = "sliced"
     directions: int = setting(
-        64, minimum=1, maximum=100_000, help="On how many directions points are projected.", source="ours"
+        64, minimum=1, maximum=100_000, help="Directions on which points are projected.", source="ours"
     )
     quantiles: int = setting(
         32,
         minimum=1,
         maximum=100_000,
-        help="As how many equally likely values the projections of a level's points are kept.",
+        help="Equally likely values by which the projections of a level's points are kept.",
         source="ours",
     )
 
@@ -42,7 +42,7 @@ class Exact:
 
     kind: Literal["exact"] = "exact"
     points: int = setting(
-        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+        32, minimum=1, maximum=1000, help="Points of each level that are compared.", source="ours"
     )
 
 
@@ -53,14 +53,13 @@ class Entropic:
 
     kind: Literal["entropic"] = "entropic"
     points: int = setting(
-        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+        32, minimum=1, maximum=1000, help="Points of each level that are compared.", source="ours"
     )
     blur: float = setting(
         0.05,
         above=0.0,
         maximum=1000.0,
-        help="How far plans are blurred: a share of the median distance between the points of the two "
-        "levels.",
+        help="The blur of plans: a share of the median distance between the points of the two levels.",
         source="ours",
     )
     iterations: int = setting(

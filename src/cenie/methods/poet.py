@@ -40,15 +40,15 @@ class PoetTeacher(Family):
 
     generator: str = setting(
         "simple",
-        help="Where the level of the first pair comes from: a generator of the domain, or its role (random "
-        "or simple). All others are edits of levels that were admitted.",
+        help="The generator of the first pair's level: one of the domain, or its role (random or simple). "
+        "All others are edits of levels that were admitted.",
         source="POET's code",
     )
     pairs: int = setting(
         25,
         minimum=2,
         maximum=1000,
-        help="How many pairs there are at most: the oldest leaves for the next.",
+        help="The largest number of pairs: the oldest leaves for the next.",
         source="POET's code",
     )
     turn: int = setting(
@@ -68,16 +68,16 @@ class PoetTeacher(Family):
         8,
         minimum=1,
         maximum=1000,
-        help="How many children are tried after each round.",
+        help="Children that are tried after each round.",
         source="POET's code",
     )
     admitted: int = setting(
-        1, minimum=1, maximum=1000, help="How many of them are admitted at most.", source="POET's code"
+        1, minimum=1, maximum=1000, help="Children that are admitted at most.", source="POET's code"
     )
     criterion: tuple[float, float] | None = setting(
         None,
-        help="The minimal criterion: between what the returns on a child must lie, of its parent's student "
-        "and of the best one. Must be given where the domain's presets name no values.",
+        help="The minimal criterion: the range of the returns on a child, of its parent's student and of "
+        "the best one. Must be given where the domain's presets name no values.",
         source="ours",
     )
     neighbours: int = setting(
@@ -92,7 +92,7 @@ class PoetTeacher(Family):
         2000,
         minimum=1,
         maximum=10_000_000,
-        help="How many admitted levels are remembered for that, the latest.",
+        help="Admitted levels that are remembered for that, the latest.",
         source="ours; POET keeps all",
     )
     proposals: bool = setting(

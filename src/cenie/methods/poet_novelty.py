@@ -35,7 +35,7 @@ class Poet(NoveltySettings):
         5,
         minimum=1,
         maximum=1000,
-        help="Over how many of the nearest encodings the distance is averaged.",
+        help="The nearest encodings over which the distance is averaged.",
         source="POET's code",
     )
     archive: int = setting(

@@ -29,10 +29,10 @@ class Traced:
 
     kind: Literal["traced"] = "traced"
     transition_weight: float = setting(
-        1.0, minimum=0.0, help="How much the error of the transition model counts.", source="TRACED's code"
+        1.0, minimum=0.0, help="The weight of the transition model's error.", source="TRACED's code"
     )
     colearnability_weight: float = setting(
-        1.0, minimum=0.0, help="How much co-learnability counts.", source="TRACED's code"
+        1.0, minimum=0.0, help="The weight of co-learnability.", source="TRACED's code"
     )
     memory_size: int = setting(
         128, minimum=1, maximum=100_000, help="Units of the model's memory.", source="TRACED's code"
