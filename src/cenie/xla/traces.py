@@ -90,7 +90,7 @@ class Program:
         return self.compiled(*jax.tree.leaves(arguments))
 
     def returning(self, *readers: Callable[[dict[str, Any]], Any]) -> Callable[..., tuple[Any, ...]]:
-        """The program as a function that returns a tuple, of which each reader makes an item.
+        """Return the program as a function that returns a tuple: one item from each reader.
 
         A reader gets the arrays of its item by their paths: `dict` leaves them so, `arrays` makes a list of
         them, and `like` a tree.
