@@ -20,7 +20,7 @@ Spaces = tuple[Space, ...]
 
 
 _DENSE_VIEWS = 8
-"""Views of at most so many times the size of a kernel are multiplied with a dense matrix."""
+"""Views of at most this many times the size of a kernel are multiplied with a dense matrix."""
 
 
 class ConvEncoder(eqx.Module):

@@ -49,7 +49,8 @@ class Network(eqx.Module):
 
     @property
     def lookback(self) -> int:
-        """If not 0, the memory is that many observations before the present one, oldest first, and no more.
+        """The number of past observations the network sees. If positive, `memory` holds exactly these, oldest
+        first.
 
         The first observation of an episode stands for those before it. Such a memory is not stored: it is
         read from the observations of a rollout wherever a step is learned from, so that minibatches may be of

@@ -86,7 +86,7 @@ def learn(
     return_scale, advantages = _scaled_advantages(config.ppo, state, rollout)
     batch, film = _batch(state.network, rollout, advantages)
     film = None if film is None else state.network.film(film)
-    # Every device looks frames up in the film, which must not be exchanged in a loop.
+    # Every device looks frames up in the film, which must not need a collective in a loop.
     film = devices.replicate(mesh, film)
     rate = _learning_rate(config.ppo, state.updates)
 
