@@ -99,7 +99,7 @@ class RunConfig:
         source="ours",
     )
     keep_checkpoints: int = setting(
-        2, minimum=1, maximum=1_000_000, help="How many checkpoints are kept, the latest.", source="ours"
+        2, minimum=1, maximum=1_000_000, help="Checkpoints that are kept, the latest.", source="ours"
     )
     cycles_per_chunk: int = setting(
         10,
@@ -118,14 +118,15 @@ class RunConfig:
     recorded_cycles: int = setting(
         5000,
         minimum=0,
-        help="Cycles whose levels are all recorded; of as many more one in two, then one in four, and so on.",
+        help="All levels of the first N cycles are recorded, then of every 2nd of the next N cycles, of "
+        "every 4th of the next 2N, and so on; 0: none.",
         source="ours",
     )
     recorded_evaluations: int = setting(
         200,
         minimum=0,
-        help="Evaluations with each of which a snapshot is written; later ones are thinned out in the same "
-        "way.",
+        help="All of the first N evaluations have a snapshot; those of later ones are thinned out in the "
+        "same way.",
         source="ours",
     )
     recorded_points: int = setting(
@@ -154,14 +155,14 @@ class Config:
 
     entry: ClassVar[Any]
 
-    domain: str = setting(help="Where the student trains.")
-    method: str = setting(help="How levels are chosen.")
+    domain: str = setting(help="The domain in which the student trains.")
+    method: str = setting(help="The method that chooses levels.")
     preset: str = setting(help="The starting point, which other options change.")
     seed: int = setting(
         0,
         minimum=0,
         maximum=2**31 - 1,
-        help="Decides everything random of the run, but for the draws of evaluations.",
+        help="The seed of everything random in the run, except the draws of evaluations.",
         source="ours",
     )
     updates: int = setting(
@@ -177,8 +178,8 @@ class Config:
     run: RunConfig = setting(factory=RunConfig)
     from_python: tuple[str, ...] = setting(
         (),
-        help="What was passed from Python and stands in no file, such as `score spread`: to go on, it must "
-        "be passed again.",
+        help="Parts that were passed from Python and stand in no file, such as `score spread`: to go on, "
+        "they must be passed again.",
         source="ours",
     )
 
