@@ -103,7 +103,7 @@ def read_curves(path: Path, names: Sequence[str], places: int = PLACES) -> dict[
     """Columns of a table of JSON rows as curves of at most `places` points, with their counters.
 
     A point is the mean of consecutive rows (of those that have a number). A table of many rows is not read as
-    a whole: at each of so many equally spaced places some rows are read, and the others passed over.
+    a whole: some rows are read at each of `places` equally spaced places, the others are not.
 
     Args:
         path: the file; one that is not there has empty columns.
