@@ -72,7 +72,7 @@ def _compositions(writer: ReportWriter, groups: Sequence[Group], domain: str, li
         )
         count = sum(one.levels for one in each)
         caption = (
-            f"Which part of the replayed levels was of which class ({scale.title}), over training: all runs "
+            f"The share of each class ({scale.title}) in the replayed levels, over training: all runs "
             f"of a method together, {count:,} levels. Of long records a sample is read."
         )
         yield Item(f"{title}: {scale.title}", caption, files)

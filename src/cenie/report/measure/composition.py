@@ -12,7 +12,7 @@ from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 
 INTERVALS = 12
-"""Into so many intervals training is cut."""
+"""Intervals into which training is cut."""
 LOW_REGRET = 0.05
 """The part of the stored levels that count as of low regret, at least `_FEWEST` levels."""
 _FEWEST = 10

@@ -223,8 +223,8 @@ def bootstrap(
 def interval(drawn: np.ndarray, confidence: float = CONFIDENCE, *, runs: int | None = None) -> np.ndarray:
     """The two ends of the middle part of the resamples: [2, ...].
 
-    With `runs`, of which whole ones were drawn, the part is widened: a resample of n runs has (n - 1) / n of
-    the variance that it should have, and the spread of few runs is not known but estimated (Hesterberg
+    With `runs`, where whole runs were drawn, the part is widened: a resample of n runs has (n - 1) / n of the
+    variance that it should have, and the spread of few runs is not known but estimated (Hesterberg
     2015). Of fewer than `FEW` runs it then reaches from the worst resample to the best, and is still too
     narrow.
     """

@@ -37,7 +37,7 @@ _TITLES = {
     "return": "return (when last played)",
     "length": "episode length (when last played)",
     "cycle": "training cycle",
-    _WHEN: "last played (after so many updates)",
+    _WHEN: "last played (number of updates)",
 }
 
 
@@ -87,8 +87,9 @@ class Moments:
 def read_curriculum(run: Run, most_levels: int) -> Moments:
     """The moments of a run, each with at most `most_levels` levels; damaged files are named and passed over.
 
-    Of a level buffer the same levels are shown at all moments, as far as they are there, so that they can be
-    followed; they are chosen by their ids as if by lot, and those that stand out are always among them.
+    The same levels of a buffer are shown at all moments, as far as they are there, so that they can be
+    followed. They are a fixed pseudo-random subset by id, plus the
+    likeliest ones and the extremes of every score.
     """
     problems: list[str] = []
     snapshots = []

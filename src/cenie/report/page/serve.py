@@ -71,7 +71,7 @@ class Watched:
             groups = group_runs(opened.runs)
             data = page_data(groups, skipped=opened.skipped, studio=studio, limits=self._limits)
             json_for_html(data)  # What cannot be sent is found here, where the page of before can stay.
-        except Exception as error:  # The run goes on, and so does whoever watches it.
+        except Exception as error:  # The run goes on, and so does its viewer.
             problem = f"The page could not be made anew: {error}"
             data = dict(self._published.data) or page_data([], skipped=[problem])
         number = self._published.data.get("revision", 0)
