@@ -149,7 +149,7 @@ def _part(declared: Any, path: tuple[Any, ...]) -> Any:
             declared = declared.spaces[key_of(entry)]
         except (AttributeError, KeyError, IndexError):
             place = jax.tree_util.keystr(path)
-            raise ValueError(f"the observation has a part {place} of which its space says nothing") from None
+            raise ValueError(f"the observation has a part {place} that its space does not describe") from None
     return declared
 
 
