@@ -64,7 +64,7 @@ def watch_command(arguments: list[str]) -> int:
         if not RunDirectory(path).config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
     check_installed()
-    # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
+    # Training comes first: a mere viewer takes no accelerator, and no more of the processor than is left.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)
     domains = own_domains(domain)
