@@ -45,7 +45,7 @@ class MazeConfig:
     )
     redraw_direction: bool = setting(
         False,
-        help="Whether the first direction of each episode is drawn afresh, and that of the level ignored.",
+        help="Whether the first direction of each episode is drawn afresh, and the level's own is ignored.",
         source="ours; the original code draws it when a level is loaded",
     )
 
@@ -65,15 +65,15 @@ class MazeConfig:
         (0.0, 0.6),
         minimum=0.0,
         maximum=0.95,
-        help='Between what the share of walls of a level of the generator "filled" is drawn.',
+        help='The range from which the share of walls of a level of the generator "filled" is drawn.',
         source="SFL's code has 0 to 0.6 in JaxNav",
     )
 
-    num_edits: int = setting(
-        5, minimum=1, maximum=1000, help="How many tiles an edit changes.", source="paper"
-    )
+    num_edits: int = setting(5, minimum=1, maximum=1000, help="Tiles that an edit changes.", source="paper")
     edit_operations: tuple[Operation, ...] = setting(
-        ("wall", "empty", "goal"), help="What an edit may make of a tile.", source="original code"
+        ("wall", "empty", "goal"),
+        help="The contents that an edit may give to a tile.",
+        source="original code",
     )
 
     @property

@@ -28,7 +28,7 @@ DCD_LIMITS = LIMITS | {"China": 2500}
 
 VANILLA_LIMIT = 1000
 VANILLA_TILES = 512
-"""Room for the tiles of a classic track, of which there are 230 to 350."""
+"""Room for the tiles of a classic track, which has 230 to 350."""
 _CHECKPOINTS, _RADIUS = 12, 900 / 6
 _STEP = 21 / 6
 _TURN_RATE = 0.31

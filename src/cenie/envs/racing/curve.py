@@ -10,7 +10,7 @@ _LEAN = math.atan(0.2) / math.pi + 0.5
 _HANDLE = 0.2
 """The distance of a handle from its point, as a part of the distance of the next."""
 _BINS = 2**15
-"""Into so many bins half a turn is divided: points within one are taken to lie in the same direction."""
+"""Bins into which half a turn is divided: points within one are taken to lie in the same direction."""
 
 
 def sample_curve(
@@ -18,7 +18,7 @@ def sample_curve(
 ) -> tuple[Float[Array, "2 n"], Float[Array, " n"], Int[Array, ""]]:
     """Return nodes of the curve, the direction from each to the next in (-pi, pi], and the number of nodes.
 
-    A segment has `samples` points, the last of which is the first of the next one and counts there. Points
+    A segment has `samples` points; its last one is the first of the next segment and counts there. Points
     that are there twice have no segment, so that fewer nodes exist; those that do come first.
     """
     order = clockwise(points)

@@ -32,7 +32,7 @@ GRASS_GREEN = 185.0
 """A frame whose mean of green is above this shows grass alone."""
 MEMORY = 100
 HOPELESS = -0.1 + 1e-6
-"""An episode ends when the mean of so many last rewards is no better; rounding must not decide."""
+"""An episode ends when the mean of the last `MEMORY` rewards is no better; rounding must not decide."""
 
 Frame = UInt8[Array, "*n size size 3"]
 

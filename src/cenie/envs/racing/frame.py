@@ -53,7 +53,7 @@ def _packed(red: int, green: int, blue: int) -> int:
 _OUTSIDE = _packed(0, 0, 0)
 _GRASS, _LIGHT_GRASS = _packed(102, 204, 102), _packed(102, 230, 102)
 _ROADS = tuple(_packed(grey, grey, grey) for grey in (102, 104, 107))
-"""The colours of every third tile; tiles that were touched have the first."""
+"""The colours of three tiles in turn; tiles that were touched have the first."""
 _KERBS = (_packed(255, 255, 255), _packed(255, 0, 0))
 _HULL = _packed(204, 0, 0)
 _WHEEL, _TREAD = _packed(0, 0, 0), _packed(77, 77, 77)
@@ -61,7 +61,7 @@ _BAR = _packed(0, 0, 0)
 _SPEED, _FRONT_SPIN, _REAR_SPIN = _packed(255, 255, 255), _packed(0, 0, 255), _packed(51, 0, 255)
 _STEERING, _TURN = _packed(0, 255, 0), _packed(255, 0, 0)
 _SQUARES = 20
-"""The field has so many squares of grass from its middle to each side; every fourth is light."""
+"""Squares of grass from the middle of the field to each side; every fourth is light."""
 
 _TREAD_LENGTH = 1.2
 """The length of the mark on a wheel, in radians."""
@@ -106,7 +106,7 @@ def paint(config: RacingConfig, track: Track) -> View:
 
 
 _BLOCK = 32
-"""A tile is painted in blocks of so many pixels."""
+"""The side, in pixels, of the blocks in which a tile is painted."""
 
 
 def frame(

@@ -37,7 +37,7 @@ _USUAL = RacingConfig()
 _MARGIN = 14.0
 """The width of the grass around a track."""
 _FINER = 3
-"""Pixels are means of so many in both directions."""
+"""Finer pixels, in each direction, whose mean is one pixel."""
 _BLOCK = 64
 _CAR_SIZE = 3.0
 """The car in pictures of whole tracks, to its size."""

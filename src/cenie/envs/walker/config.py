@@ -26,13 +26,11 @@ class WalkerConfig:
     )
     stairs: bool = setting(
         True,
-        help="Whether levels have stairs. Without them they have five parameters, as those of POET: no "
-        "generator, editor or teacher sets the other three.",
+        help="Whether levels have stairs. Without them they have five parameters, as in POET: no generator, "
+        "editor or teacher sets the other three.",
         source="paper",
     )
-    num_edits: int = setting(
-        3, minimum=1, maximum=1000, help="How many changes an edit makes.", source="paper"
-    )
+    num_edits: int = setting(3, minimum=1, maximum=1000, help="Changes that an edit makes.", source="paper")
 
     @property
     def observation_parts(self) -> tuple[Space, ...]:
