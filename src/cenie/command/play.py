@@ -58,7 +58,7 @@ def play_command(arguments: list[str]) -> int:
     config = load_run_config(path, options.pop("domain", None))
     out = options.pop("out", None)
     request = settings.read(PlayRequest, plain_values(options))
-    request.check_suite(config.entry.suites)
+    request.check_suite(tuple(config.entry.suites))
     drawing = read_drawing(Path(level)) if level is not None and looks_like_file(level) else None
     shown = "level" if level is None else level if drawing is None else drawing.name
     file = picture_file(out, f"{path.resolve().name}-{shown}", ".gif")

@@ -270,7 +270,7 @@ class Domain:
     settings: Any = NoSettings()
     """The settings that this domain was made with: a frozen dataclass with a default for every field."""
     make: "Callable[[Any], Domain] | None" = None
-    """The domain as a function of its settings. `find_domain` fills in both."""
+    """The domain as a function of its settings. `find_domain` fills in both if they are left out."""
 
     def __post_init__(self) -> None:
         if not self.presets:
