@@ -31,7 +31,7 @@ The episode on a level of a suite is the one of this number that `cenie evaluate
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """What `cenie play` is asked for, besides the level."""
+    """The request of `cenie play`, besides the level."""
 
     suite: str | None = None
     episode: int = setting(0, minimum=0, maximum=1000)

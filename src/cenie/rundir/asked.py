@@ -1,4 +1,4 @@
-"""What a table of `cenie evaluate` was asked for, kept beside it, so that a later call can tell whether a
+"""The request behind a table of `cenie evaluate`, kept beside it, so that a later call can tell whether a
 table is the one that it would write. Imports no JAX.
 
 `evaluation-SUITE-seedS-cycleC.json` belongs to the table of the same name (docs/run-directory.md).

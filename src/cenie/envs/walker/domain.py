@@ -39,7 +39,7 @@ def walker_domain(config: WalkerConfig) -> Domain:
         presets=PRESETS,
         settings=config,
         make=walker_domain,
-        # The physics is many small steps. A loop that touches less than so many bytes in a turn becomes one
+        # The physics is many small steps. A loop that touches fewer bytes than this in a turn becomes one
         # piece of code instead of a list of calls. Unrolled, loops over few walkers would not become vectors.
         # XLA's newer way to write kernels is slower here. What each is worth is in docs/results.md.
         xla_flags=(
