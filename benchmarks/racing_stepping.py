@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import find_domain
 from cenie.envs.racing.config import RacingConfig
 from cenie.envs.racing.dynamics import Racing
 from cenie.envs.racing.generate import continuous_level
@@ -32,7 +32,7 @@ with warnings.catch_warnings():
     from gymnasium.envs.box2d.car_racing import CarRacing
 
 # XLA reads its flags when it is first used.
-show_devices(1, *DOMAINS["racing"].xla_flags)
+show_devices(1, *find_domain("racing").xla_flags)
 
 ACTIONS = 50
 """That ours makes in a call."""

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import find_domain
 from cenie.envs.reset import step_and_restart
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker
@@ -34,7 +34,7 @@ with warnings.catch_warnings():
     from gymnasium.envs.box2d.bipedal_walker import BipedalWalker
 
 # XLA reads its flags when it is first used.
-show_devices(1, *DOMAINS["walker"].xla_flags)
+show_devices(1, *find_domain("walker").xla_flags)
 
 SIZES = (16, 64, 256)
 STEPS = 100

@@ -1,5 +1,5 @@
 # mypy: implicit-reexport
-"""What `import cenie` offers: every public name once, with its home. Loaded when one is first used."""
+"""The public names of `import cenie`, each once, with its home. Loaded when one is first used."""
 
 from cenie.bridges.environment import as_level
 from cenie.bridges.features import state_action_features

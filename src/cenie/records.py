@@ -19,16 +19,16 @@ Level = PyTree[Any]
 """A task: any pytree of arrays. All levels of a domain have the same structure, shapes and dtypes."""
 
 Prepared = PyTree[Any]
-"""What an environment plays: the level itself, or what `Environment.prepare` made of it."""
+"""The input of an environment's play: the level itself, or the result of `Environment.prepare`."""
 
 Observation = PyTree[Any]
 EnvState = PyTree[Any]
 Memory = PyTree[Any]
-"""What a recurrent student carries between steps; the empty tuple for a student without memory."""
+"""The memory that a recurrent student carries between steps; the empty tuple for a student without memory."""
 
 
 class Step(eqx.Module):
-    """What one environment step returns.
+    """The result of one environment step.
 
     `terminated` and `truncated` are never both true. `solved` may be true only where the episode ends;
     it is an explicit flag, because a return does not always tell (a maze solved on the very last step

@@ -20,10 +20,11 @@ _UNREADABLE: Any = object()
 
 LARGEST_INT = 2**31 - 1
 SMALLEST_FLOAT, LARGEST_FLOAT = 1.1754943508222875e-38, 3.4028234663852886e38
-"""What 32 bits hold, which is what JAX computes with: beyond it a number would silently become another."""
+"""Bounds of 32-bit floats, with which JAX computes: beyond them a number would silently become another."""
 
 _MAX_UNKNOWN_NAMED, _MAX_LIST_LENGTH = 20, 1000
-"""How many unknown settings are named one by one, and how long a list may be: a file may have millions."""
+"""The most unknown settings that are named one by one, and the largest length of a list: a file may have
+millions."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def to_data(value: Any) -> Any:
 
 
 def is_readable(value: Any) -> bool:
-    """False for settings of which a part could not be read: a `check` sees such ones too."""
+    """False for settings with a part that could not be read: a `check` sees such ones too."""
     if dataclasses.is_dataclass(value):
         return all(is_readable(getattr(value, field.name)) for field in dataclasses.fields(value))
     return value is not _UNREADABLE
@@ -360,7 +361,7 @@ def _read_dataclass(record: type, data: Any, path: str, problems: list[Problem])
 
 
 def _build(record: type, values: dict[str, Any]) -> Any:
-    """The dataclass; unreadable settings are set behind its back, lest its constructor check types."""
+    """Make the dataclass; unreadable settings are set without its constructor, which may check types."""
     if all(value is not _UNREADABLE for value in values.values()):
         return record(**values)
     value = object.__new__(record)
@@ -459,7 +460,7 @@ def _read_union(annotation: Any, data: Any, path: str, problems: list[Problem]) 
 
 
 def _kinds(record: type) -> tuple[str, ...]:
-    """What `kind` may say in this record: one thing, if it is one of a union."""
+    """The values that `kind` may have in this record: one, if it is one of a union."""
     return typing.get_args(_hints(record).get("kind"))
 
 

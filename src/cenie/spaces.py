@@ -1,4 +1,4 @@
-"""What observations and actions are made of. Shared by the rooms of the library; imports no JAX."""
+"""Spaces of observations and actions. Shared by the rooms of the library; imports no JAX."""
 
 import contextlib
 import math
@@ -58,7 +58,8 @@ class DesignSpec:
 
 
 def numbers_in(space: Space) -> int:
-    """How many numbers a value of the space is read as: a discrete one has a bit for each of its values."""
+    """The count of numbers that a value of the space is read as: a discrete one has a bit for each of its
+    values."""
     each = space.n if isinstance(space, Discrete) else 1
     return each * math.prod(space.shape)
 

@@ -86,7 +86,7 @@ def test_help_names_all_kinds_and_choices(capsys) -> None:
     assert "teacher.edit (not in use)" in text
     assert "One of these settings on the command line puts it in use." in " ".join(text.split())
     assert "its suites" not in text
-    assert "suites: cenie8, cenie8-sym" in text
+    assert "suites: cenie8, accel12" in text
     for hidden in ("--domain MODULE", "--from-python", "--method"):
         assert f"\n  {hidden}" not in text
 

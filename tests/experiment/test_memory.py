@@ -24,7 +24,7 @@ from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.settings import SettingsError
 from cenie.student.networks import make_network
-from cenie.teach.cycle import init, learn_turn, play_turn
+from cenie.teach.cycle import ask_and_play, init, learn_all
 from cenie.training.preflight import check_start
 from tests.tiny import tiny
 
@@ -59,7 +59,7 @@ def test_the_state_of_a_run_takes_what_was_reckoned(method: str) -> None:
 def test_what_a_cycle_plays_takes_what_was_reckoned(domain: str, method: str) -> None:
     config = tiny(method, domain)
     setup, state = build(config)[1], init(build(config)[1], 0)
-    turn = jax.eval_shape(lambda state: play_turn(setup, state), state)
+    turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
     kept = (
         "observation",
         "action",
@@ -71,7 +71,7 @@ def test_what_a_cycle_plays_takes_what_was_reckoned(domain: str, method: str) ->
         "solved",
         "start",
     )
-    rollout = turn.played[0].rollout
+    rollout = turn[2][0].rollout
     real = size_of([getattr(rollout, name) for name in (*kept, "features")])
     assert training(config)["a rollout"] == real
 
@@ -80,8 +80,8 @@ def test_a_gradient_takes_what_was_reckoned_and_more() -> None:
     config = tiny("dr")
     setup = build(config)[1]
     state = init(setup, 0)
-    turn = play_turn(setup, state)
-    learned = jax.jit(lambda state, turn: learn_turn(setup, state, turn)).lower(state, turn).compile()
+    turn = ask_and_play(setup, state)[0]
+    learned = jax.jit(lambda state, turn: learn_all(setup, state, turn)).lower(state, turn).compile()
     taken = learned.memory_analysis()
     assert taken is not None
     assert 0.3 * taken.temp_size_in_bytes < training(config)["the gradient of a minibatch"]

@@ -388,7 +388,7 @@ def test_repaired_is_that_of_the_published_runs_with_the_preset_dcd(domain, expe
 
 def test_the_designer_of_a_domain_from_elsewhere_is_known_by_its_environment():
     settings = MazeConfig(size=5)
-    config = preset("mine", "paired", entry=maze_domain(settings))
+    config = preset("mine", "paired", entry=dataclasses.replace(maze_domain(settings), presets={}))
     assert config.design_spec == settings.design_spec("uniform60")
     assert config.design_spec.steps == 62
 

@@ -19,7 +19,7 @@ from cenie.records import EnvState, Level, Observation, Step, strongly_typed
 from cenie.spaces import Box, Discrete, Space
 
 LIMIT = "max_steps_in_episode"
-"""What both projects call the time limit among the parameters of an environment."""
+"""The name that both projects give to the time limit among the parameters of an environment."""
 
 Solved = Callable[[Level, Step], Array]
 """Whether an episode that ended with this step was solved. Not asked before its end."""
@@ -107,7 +107,7 @@ def longest_episode(max_steps: int | None, parameters: Sequence[Any]) -> int:
 
 
 def observation_spaces(observation: PyTree, declared: Any) -> PyTree:
-    """The spaces of an observation, of which arrays or their shapes are given, in its structure.
+    """The spaces of an observation's parts, from arrays or their shapes, in its structure.
 
     Shapes and types are those of the observation, which a foreign space may get wrong; bounds are those of
     the declared space, or all that the type can hold if none was declared.
@@ -149,7 +149,7 @@ def _part(declared: Any, path: tuple[Any, ...]) -> Any:
             declared = declared.spaces[key_of(entry)]
         except (AttributeError, KeyError, IndexError):
             place = jax.tree_util.keystr(path)
-            raise ValueError(f"the observation has a part {place} of which its space says nothing") from None
+            raise ValueError(f"the observation has a part {place} that its space does not describe") from None
     return declared
 
 
@@ -169,8 +169,8 @@ def _leaf_space(leaf: Any, declared: Any) -> Space:
 
 
 def _all_values(dtype: np.dtype) -> tuple[int | float, int | float]:
-    """Bounds of a type of which nothing more is known. Long whole numbers have none, so that none is taken
-    for the scale of what is really there."""
+    """Bounds of a type about which nothing else is known. Wide integers are unbounded, so that their range is
+    not used for scaling."""
     if dtype.kind == "b":
         return 0, 1
     if dtype.kind in "iu" and dtype.itemsize == 1:

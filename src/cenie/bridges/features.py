@@ -8,7 +8,8 @@ from cenie.novelty.tensors import from_tensor
 
 
 def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:
-    """What `Teacher.tell` and `Coverage` call features: float32 [..., d + a], the state and then the action.
+    """Return the features that `Teacher.tell` and `Coverage` take: float32 [..., d + a], the state and then
+    the action.
 
     `states` are [..., d], with any axes before the last. Discrete `actions` are whole numbers [...] below
     `num_actions` and become a 1 in one of that many columns: an index would say that action 3 is further

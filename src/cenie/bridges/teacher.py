@@ -78,7 +78,7 @@ _LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class Task:
-    """What the teacher asks for: play these levels, and train on what you saw only if `learn` says so."""
+    """A request of the teacher: play these levels, and train on what you saw only if `learn` says so."""
 
     kind: Literal["new", "replay", "edit"]
     learn: bool
@@ -339,7 +339,8 @@ class Teacher:
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
 
     def _differences(self, facts: Mapping[str, Any]) -> str:
-        """What is other in the facts of a checkpoint, in words; empty if it is of a teacher like this."""
+        """The differences between a checkpoint's facts and those of this teacher, in words; empty if there
+        are none."""
         return "; ".join(
             f"{name} was {facts.get(name)!r} and is {value!r}"
             for name, value in self._facts.items()
@@ -358,7 +359,7 @@ class Teacher:
         return levels
 
     def _missing(self) -> int:
-        """How many levels the buffer lacks before any is replayed."""
+        """The number of levels that the buffer lacks before any is replayed."""
         replay, buffer = self._curriculum.replay, self._state.buffer
         if replay is None or buffer is None:
             return 0

@@ -60,7 +60,7 @@ def outcomes(
     progress: Callable[[], None],
     pause: Callable[[], Any],
 ) -> Iterator[Outcome]:
-    """How each job ended, as soon as it does; in between `progress` and `pause` are called."""
+    """Yield the outcome of each job as soon as it ends; in between `progress` and `pause` are called."""
     waiting = list(zip(tasks, jobs, strict=True))
     while waiting:
         for pair in list(waiting):

@@ -61,7 +61,7 @@ _BUDGET = "run.env_steps"
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What `cenie compare` is asked for, besides methods and settings of runs."""
+    """The request of `cenie compare`, besides methods and settings of runs."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     suites: tuple[str, ...] = ()
@@ -182,8 +182,8 @@ def _parsed(recipe: str) -> tuple[str, dict[str, str]]:
 
 
 def _name_of(recipe: str) -> str:
-    """What the directories of a recipe are called, without the seed: its method and the options that decide
-    how a student learns, in the order of their names."""
+    """The name of a recipe's directories without the seed: its method and the options that decide how a
+    student learns, in the order of their names."""
     method, own = _parsed(recipe)
     parts = [method]
     for path, text in sorted(own.items()):

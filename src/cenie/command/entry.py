@@ -13,7 +13,7 @@ def main() -> None:
     leave_on_signals()
     guard_streams()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as `show_devices`, which comes after JAX is loaded
-    # Tracing makes much that is small and little garbage: looking for it took a tenth of a warm start.
+    # Tracing allocates many small live objects: the default thresholds cost a tenth of a warm start.
     gc.set_threshold(100_000, 50, 100)
     from cenie.command.cli import run
 

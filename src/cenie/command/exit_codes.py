@@ -1,4 +1,4 @@
-"""How a command answers: with an exit code, and with complaints on the standard error."""
+"""Exit codes of commands, and complaints on the standard error."""
 
 import sys
 
@@ -13,5 +13,5 @@ def complain(message: str) -> None:
 
 
 def say(line: str = "") -> None:
-    """A line for whoever gave the command."""
+    """Print a line for the user of the command."""
     sys.stdout.write(f"{printable(line)}\n")

@@ -42,12 +42,12 @@ a drawing of # . G and > v < ^
 
 
 _MOST_OF_SUITE, _MOST_OF_OTHERS = 100, 16
-"""How many levels are drawn if nobody says how many."""
+"""The number of levels that are drawn by default."""
 
 
 @dataclass(frozen=True)
 class GalleryRequest:
-    """What `cenie gallery` is asked for, besides levels."""
+    """The request of `cenie gallery`, besides levels."""
 
     suite: str | None = None
     generator: str | None = None
@@ -61,7 +61,7 @@ class GalleryRequest:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Everything that is known before JAX is loaded: of which domain, of which run, which levels."""
+    """Everything that is known before JAX is loaded: the domain, the run, the levels."""
 
     domain: str
     entry: "Domain"

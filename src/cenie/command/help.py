@@ -1,4 +1,4 @@
-"""What `cenie --help` says."""
+"""The text of `cenie --help`."""
 
 from cenie.envs.domains import DOMAINS
 from cenie.methods.table import METHODS

@@ -36,7 +36,7 @@ def domains_command(arguments: list[str]) -> int:
 
 
 def _asks_for_help(command: str, arguments: list[str], most: int = 0) -> bool:
-    """Print the usage if asked to; a command refuses more than so many arguments."""
+    """Print the usage if asked to; refuse more arguments than a command takes."""
     words, options = parse(arguments)
     if "help" in options:
         sys.stdout.write(USAGE)

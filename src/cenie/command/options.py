@@ -115,7 +115,7 @@ def plain(text: str, hints: Iterable[Any] = ()) -> Any:
         hints: The types; there are several where several kinds of a group have a setting of this name.
 
     Returns:
-        Plain data, of which the reader of settings will say whether it is allowed.
+        Plain data; the reader of settings says later whether it is allowed.
     """
     options = [option for hint in hints for option in _options(hint)]
     if _is_null(text) and (type(None) in options or not any(map(_is_text, options))):

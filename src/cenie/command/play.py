@@ -31,7 +31,7 @@ The episode on a level of a suite is the one of this number that `cenie evaluate
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """What `cenie play` is asked for, besides the level."""
+    """The request of `cenie play`, besides the level."""
 
     suite: str | None = None
     episode: int = setting(0, minimum=0, maximum=1000)
@@ -58,7 +58,7 @@ def play_command(arguments: list[str]) -> int:
     config = load_run_config(path, options.pop("domain", None))
     out = options.pop("out", None)
     request = settings.read(PlayRequest, plain_values(options))
-    request.check_suite(config.entry.suites)
+    request.check_suite(tuple(config.entry.suites))
     drawing = read_drawing(Path(level)) if level is not None and looks_like_file(level) else None
     shown = "level" if level is None else level if drawing is None else drawing.name
     file = picture_file(out, f"{path.resolve().name}-{shown}", ".gif")

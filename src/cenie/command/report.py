@@ -36,7 +36,7 @@ _NEEDED = ("matplotlib",)
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What `cenie report` is asked for, besides runs."""
+    """The request of `cenie report`, besides runs."""
 
     no_coverage: bool = False
     no_pictures: bool = False

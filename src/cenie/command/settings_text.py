@@ -1,4 +1,4 @@
-"""What `--help` says of settings: choices, bounds, values, and the sources of defaults."""
+"""The text of `--help` on settings: choices, bounds, values, and the sources of defaults."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ _TYPES = {int: "INT", float: "FLOAT", str: "TEXT", bool: "true|false"}
 
 
 def terminal_width() -> int:
-    """How many columns a text may have: those of the terminal, or of the variable COLUMNS, or 80."""
+    """The number of columns a text may have: the variable COLUMNS, the width of the terminal, or 80."""
     return max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
 
 
@@ -120,7 +120,7 @@ def _option(item: Description, width: int) -> str:
 
 
 def type_text(item: Description) -> str:
-    """What may be written for a setting."""
+    """The values that may be written for a setting, in words."""
     if item.kinds:
         return f"{{{','.join(kind for kind, _ in item.kinds)}}}"
     return _type_text(item.hint)

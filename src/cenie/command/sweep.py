@@ -58,7 +58,7 @@ class Stopped(Exception):
 
 
 def next_command(task: Task) -> list[str] | None:
-    """What has to be done next, as arguments of `cenie`; None if all is done.
+    """The next task, as arguments of `cenie`; None if all is done.
 
     Raises `RunDirectoryError` if the directory does not say.
     """
@@ -76,7 +76,7 @@ def next_command(task: Task) -> list[str] | None:
 
 @dataclass(frozen=True)
 class Counts:
-    """How far a finished run has come."""
+    """The progress of a finished run, in counts."""
 
     cycles: int
     updates: int
@@ -89,7 +89,7 @@ class Counts:
 
 
 def read_counts(files: RunDirectory) -> Counts | None:
-    """How far a run has come by its summary; None if it has none yet.
+    """The counts in a run's summary; None if it has none yet.
 
     Raises `RunDirectoryError` if the file is there and is no summary.
     """
@@ -186,7 +186,7 @@ def _end_of(log: Path) -> str:
 
 
 def updates_of(task: Task) -> int:
-    """How many updates a run has had, by the last row of its metrics."""
+    """The number of updates of a run, by the last row of its metrics."""
     try:
         if _is_trained(task):
             return task.updates
@@ -198,7 +198,7 @@ def updates_of(task: Task) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended: without an error, or with one; `stopped` if it was told to."""
+    """The end of a task: without an error, or with one; `stopped` if it was told to."""
 
     task: Task
     error: str = ""

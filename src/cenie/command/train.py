@@ -225,7 +225,7 @@ def _help(names: list[str], options: dict[str, str]) -> int:
 
 
 def _choices(entry: "Domain", config: Config, width: int) -> str:
-    """What can be named, and how the settings below are to be read."""
+    """The names that can be chosen, and how to read the settings below."""
     groups = dict.fromkeys(item.group for item in settings.describe(config) if item.group)
     rows = {
         "domains": ", ".join(DOMAINS),
@@ -242,7 +242,7 @@ def _choices(entry: "Domain", config: Config, width: int) -> str:
 
 
 def _set_by(config: Config) -> dict[str, str]:
-    """Of settings that have not their own default, what has set them: the method, or the preset."""
+    """Return what has set each setting that has not its own default: the method, or the preset."""
     bare = config_type(config.entry, config.method)(
         domain=config.domain, method=config.method, preset=config.preset
     )

@@ -43,7 +43,7 @@ _LONG, _SHORT = 3600.0, 1.0
 
 @dataclass(frozen=True)
 class WatchRequest:
-    """What `cenie watch` is asked for, besides runs."""
+    """The request of `cenie watch`, besides runs."""
 
     port: int = setting(0, minimum=0, maximum=65_535)
     every: float = setting(10.0, minimum=0.1, maximum=3600)
@@ -64,7 +64,7 @@ def watch_command(arguments: list[str]) -> int:
         if not RunDirectory(path).config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.json")
     check_installed()
-    # Training comes first: whoever only looks takes no accelerator, and of the processor what it leaves.
+    # Training comes first: a mere viewer takes no accelerator, and no more of the processor than is left.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     show_devices(1)
     domains = own_domains(domain)

@@ -1,4 +1,4 @@
-"""What a domain must provide: an environment, and the record that bundles its parts."""
+"""The parts that a domain must provide: an environment, and the record that bundles them."""
 
 import abc
 import math
@@ -37,7 +37,8 @@ class Environment(eqx.Module):
     action_space: eqx.AbstractVar[Space]
 
     def prepare(self, level: Level) -> Prepared:
-        """What `reset` and `step` take in the place of the level; the level itself by default."""
+        """Return the value that `reset` and `step` take in the place of the level; the level itself by
+        default."""
         return level
 
     @abc.abstractmethod
@@ -76,7 +77,7 @@ class SuiteEntry:
             )
 
     def score(self, episode_return: float, solved: bool) -> float:
-        """How good an episode was, for means over levels."""
+        """The score of an episode, for means over levels."""
         if self.bounds is None:
             return float(solved)
         low, high = self.bounds
@@ -97,7 +98,7 @@ class Suite:
 
     @property
     def measure(self) -> Literal["solved", "score"]:
-        """What its scores are, in a word: rates of `solved` episodes, or normalised returns among them."""
+        """The kind of its scores, in a word: rates of `solved` episodes, or normalised returns among them."""
         return "solved" if all(entry.bounds is None for entry in self.entries) else "score"
 
     def draw(self, seed: int, episodes: int) -> tuple[list[tuple[str, str, int]], list[Level]]:
@@ -264,12 +265,12 @@ class Domain:
     render: Renderer | None = None
     """Pictures of levels and of episodes, if there are any."""
     xla_flags: tuple[str, ...] = ()
-    """What makes the domain's programs faster on a CPU. The command line passes these flags to XLA, which
-    reads them once for the whole process, when its backend starts."""
+    """Flags that make the domain's programs faster on a CPU. The command line passes these flags to XLA,
+    which reads them once for the whole process, when its backend starts."""
     settings: Any = NoSettings()
-    """What this domain was made with: a frozen dataclass with a default for every field."""
+    """The settings that this domain was made with: a frozen dataclass with a default for every field."""
     make: "Callable[[Any], Domain] | None" = None
-    """The domain as a function of its settings. `find_domain` fills in both."""
+    """The domain as a function of its settings. `find_domain` fills in both if they are left out."""
 
     def __post_init__(self) -> None:
         if not self.presets:

@@ -26,11 +26,11 @@ LONGEST_CHECK = 5000
 
 
 _SCALARS = {"reward": "float32", "terminated": "bool", "truncated": "bool", "solved": "bool"}
-"""What a step returns beside observation and state."""
+"""The parts of a step beside observation and state."""
 
 
 class _Play(eqx.Module):
-    """What was seen in `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
+    """A record of `n` episodes of up to `t` steps; entries after the end of an episode are False or 0.
 
     `outside` and `infinite` tell for each leaf of the observation whether a value left its space or was
     not finite. `fingerprint` sums up observation, state, reward and flags, to compare whole episodes.
@@ -222,7 +222,7 @@ def _purity(environment: Environment, level: Level, key: PRNGKeyArray) -> Iterat
 
 
 def _episodes(environment: Environment, play: _Play) -> Iterator[str]:
-    """What was wrong in played episodes."""
+    """Yield the faults found in played episodes."""
     names = [f"observation{name}" for name, _ in _named(environment.observation_space)]
     for number, name in enumerate(names):
         if np.any(play.infinite[:, :, number]):

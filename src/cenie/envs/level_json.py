@@ -40,6 +40,6 @@ def flag(value: Any, name: str) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The kind of a JSON value, in words."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -129,7 +129,7 @@ def _called(reference: str, function: Callable[..., Domain], settings: Any) -> D
 
 
 def _finding(error: BaseException) -> str:
-    """What was raised, and where."""
+    """Say which error was raised, and where."""
     frames = traceback.extract_tb(error.__traceback__)
     first = str(error).strip().splitlines()[:1]
     return f"{type(error).__name__}: {''.join(first)} ({frames[-1].filename}, line {frames[-1].lineno})"

@@ -195,7 +195,7 @@ def _replaced(level: Level, changed: Mapping[str, Array]) -> Level:
 
 
 def _problems(name: str, bounds: Any, fields: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a range."""
+    """The problems of a range."""
     if name not in fields:
         return [f"ranges: the level has no field {name!r}, only {', '.join(fields)}"]
     field = fields[name]

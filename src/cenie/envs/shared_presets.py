@@ -1,4 +1,4 @@
-"""What presets of several domains share. Imports no JAX."""
+"""Preset values that several domains share. Imports no JAX."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ ORIGINAL_CODE: dict[str, Any] = {
     # Its Minimax takes the best return of the student, where the paper has the value.
     "teacher.utility": Where("teacher.utility", "minus-best-return", equals="minus-return"),
 }
-"""How the code that PLR-perp and ACCEL were published with differs from the settings of the paper."""
+"""Differences between the settings of the paper and the code that PLR-perp and ACCEL were published with."""
 
 PAPER_LISTINGS: dict[str, Any] = {
     "teacher.replay.schedule": "fixed",  # new levels or replay: the replay rate decides alone
     "teacher.replay.min_fill": 1.0,  # line 1 of each: N levels populate a buffer of size N
     "teacher.replay.victim": "lowest-priority",  # by Eq. 5, without staleness
 }
-"""How the listings of the paper (PLR-CENIE, ACCEL-CENIE, DIPLR) differ from the original code."""
+"""Differences between the listings of the paper (PLR-CENIE, ACCEL-CENIE, DIPLR) and the original code."""
 
 QUICK_SCOUTING: dict[str, Any] = {
     "teacher.scouted": 256,

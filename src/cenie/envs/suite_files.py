@@ -1,4 +1,4 @@
-"""How a suite is called that was read from a file. Loads no JAX."""
+"""The name of a suite that was read from a file. Loads no JAX."""
 
 import hashlib
 

@@ -1,1 +1,1 @@
-"""What is run: a config, its presets, the parts that are built from it, and how students are tested."""
+"""The description of a run: a config, its presets, the parts built from it, and the tests of students."""

@@ -29,7 +29,7 @@ from cenie.xla import devices
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run takes from Python in the place of what its settings name; None leaves that as it is.
+    """The parts that a run takes from Python in the place of its settings; None leaves a setting as it is.
 
     `source`, `score` (or `scores`) and `novelty` change the curriculum of the config's method. `curriculum`
     replaces it altogether; the method is then "own". `network(observation_space, action_space, key)` makes
@@ -77,7 +77,7 @@ class Parts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was passed, in words, for the files of a run."""
+        """The names of the passed parts, for the files of a run."""
         given = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
         return tuple(f"{part} {_name(value)}" for part, value in given if value is not None)
 

@@ -33,7 +33,8 @@ MAY_CHANGE_ON_RESUME = ("updates", "run", *DECAY_SETTINGS)
 """All other settings say which experiment a run is: they are fixed with its first checkpoint."""
 
 CHANGES_BITS = (*DECAY_SETTINGS, "run.devices", "run.recorded_points")
-"""What may change on resume, but leaves a run that no uninterrupted run of one config would repeat."""
+"""Settings that may change on resume, but leave a run that no uninterrupted run of one config would
+repeat."""
 
 MAX_PARALLEL_EPISODES = 1024
 """Episodes of an evaluation that are played side by side, at most: what bounds its memory."""
@@ -43,12 +44,12 @@ MAX_FILE_BYTES = 2**20
 
 
 SINK_MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-"""What each sink imports. The extra of the package that installs it has the name of the sink."""
+"""The module that each sink imports. The extra of the package that installs it has the name of the sink."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What the host loop does around the training cycles."""
+    """Settings of the host loop around the training cycles."""
 
     suite: str = setting(
         "",
@@ -98,7 +99,7 @@ class RunConfig:
         source="ours",
     )
     keep_checkpoints: int = setting(
-        2, minimum=1, maximum=1_000_000, help="How many checkpoints are kept, the latest.", source="ours"
+        2, minimum=1, maximum=1_000_000, help="Checkpoints that are kept, the latest.", source="ours"
     )
     cycles_per_chunk: int = setting(
         10,
@@ -117,14 +118,15 @@ class RunConfig:
     recorded_cycles: int = setting(
         5000,
         minimum=0,
-        help="Cycles whose levels are all recorded; of as many more one in two, then one in four, and so on.",
+        help="All levels of the first N cycles are recorded, then of every 2nd of the next N cycles, of "
+        "every 4th of the next 2N, and so on; 0: none.",
         source="ours",
     )
     recorded_evaluations: int = setting(
         200,
         minimum=0,
-        help="Evaluations with each of which a snapshot is written; later ones are thinned out in the same "
-        "way.",
+        help="All of the first N evaluations have a snapshot; those of later ones are thinned out in the "
+        "same way.",
         source="ours",
     )
     recorded_points: int = setting(
@@ -153,14 +155,14 @@ class Config:
 
     entry: ClassVar[Any]
 
-    domain: str = setting(help="Where the student trains.")
-    method: str = setting(help="How levels are chosen.")
+    domain: str = setting(help="The domain in which the student trains.")
+    method: str = setting(help="The method that chooses levels.")
     preset: str = setting(help="The starting point, which other options change.")
     seed: int = setting(
         0,
         minimum=0,
         maximum=2**31 - 1,
-        help="Decides everything random of the run, but for the draws of evaluations.",
+        help="The seed of everything random in the run, except the draws of evaluations.",
         source="ours",
     )
     updates: int = setting(
@@ -176,8 +178,8 @@ class Config:
     run: RunConfig = setting(factory=RunConfig)
     from_python: tuple[str, ...] = setting(
         (),
-        help="What was passed from Python and stands in no file, such as `score spread`: to go on, it must "
-        "be passed again.",
+        help="Parts that were passed from Python and stand in no file, such as `score spread`: to go on, "
+        "they must be passed again.",
         source="ours",
     )
 
@@ -193,7 +195,8 @@ class Config:
 
     @property
     def design_spec(self) -> DesignSpec | None:
-        """What the designer of the method sees and does; None if it has none, or the domain no design."""
+        """The observation and the actions of the method's designer; None if it has none, or the domain no
+        design."""
         return self.teacher.designed(self.entry, self.env)
 
     @property
@@ -214,7 +217,8 @@ class Config:
 
     @property
     def levels_per_minibatch(self) -> int:
-        """How many devices, at most, can share the levels and every minibatch of all students evenly."""
+        """The largest number of devices that can share the levels and every minibatch of all students
+        evenly."""
         return math.gcd(*(student.levels_per_minibatch for student in self.students))
 
     def check(self) -> Iterator[Problem]:
@@ -255,7 +259,7 @@ class Config:
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What `cenie evaluate` is asked for."""
+    """The request of `cenie evaluate`."""
 
     suite: str
     episodes: int = setting(10, minimum=1, maximum=100_000)
@@ -264,7 +268,8 @@ class EvaluationRequest:
 
 
 def evaluation_request(config: Config, given: Mapping[str, Any]) -> EvaluationRequest:
-    """What was asked for, with the run's own suite unless another is named. Raises `SettingsError`.
+    """The request with defaults filled in: the run's own suite unless another is named. Raises
+    `SettingsError`.
 
     In a domain that reads held-out levels from files the suite may be one, which is read and checked here.
     """
@@ -360,7 +365,7 @@ def find_domain_and_method(domain: Any, method: Any, entry: "Domain | None" = No
 
 
 def method_problems(method: Any) -> list[Problem]:
-    """What is wrong with the name of a method, which may be a value of any type."""
+    """The problems with the name of a method, which may be a value of any type."""
     if isinstance(method, str) and (method in METHODS or method == OWN):
         return []
     return [Problem("method", f"must be one of {', '.join(METHODS)}, got {show(method)}")]

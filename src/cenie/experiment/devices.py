@@ -15,7 +15,7 @@ def prepare_devices(config: Config) -> None:
 
 
 def unused_devices(config: Config, found: int, *, are_cores: bool) -> Iterator[str]:
-    """What to say if devices stay idle that nobody told to; `found` is how many JAX has.
+    """Yield a note if devices stay idle without anyone's wish; `found` is how many JAX has.
 
     Where the devices are the host's cores, JAX was shown only as many as the run can use.
     """

@@ -1,4 +1,4 @@
-"""How much memory a run takes at least, read off the shapes of its arrays. Nothing is compiled.
+"""The least memory that a run takes, read off the shapes of its arrays. Nothing is compiled.
 
 Only what must be there at the same time is counted, each array once unless it is said otherwise, so that no
 run is refused that would have worked. What is refused could not have been allocated.
@@ -26,7 +26,8 @@ from cenie.student.networks import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 
 _NUMBERS, _FLAGS = 3, 4
-"""Of each step are stored, beside what is seen and done: its probability, value and reward; its flags."""
+"""Numbers and flags stored of each step, beside observation and action: its probability, value and reward;
+its flags."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where Linux says how much of the machine a container may have."""
@@ -88,7 +89,8 @@ def training_problems(config: Config, parts: Parts | None = None) -> list[Proble
 
 
 def evaluation_problems(config: Config, episodes: int, parts: Parts | None = None) -> list[Problem]:
-    """Why this machine has not the memory to evaluate a run with so many episodes; empty if it may have."""
+    """The reasons why this machine lacks the memory to evaluate a run with this many episodes; empty if it
+    may have it."""
     return memory_problems(evaluation_needs(build(config, parts)[1], episodes))
 
 
@@ -133,7 +135,7 @@ def _state_needs(state: TrainState, copies: int) -> Iterator[Need]:
 
 
 def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
-    """A suite has one level or more, and so many episodes of it are played at the same time."""
+    """A suite has one level or more; all of its `episodes` are played at the same time."""
     memory = jax.eval_shape(lambda network: network.initial_memory(1), state.student.network)
     size = _bytes(memory) + _bytes(_observations(setup.environment))
     fields = ("run.episodes", "run.final_episodes", "student.network")
@@ -153,13 +155,13 @@ def _step_bytes(environment: Environment, network: Network, keep_features: bool)
 
 
 def _prepared_bytes(domain: Domain) -> int:
-    """What `Environment.prepare` makes of a level, beyond the level."""
+    """The size of what `Environment.prepare` makes of a level, beyond the level."""
     level = jax.eval_shape(domain.generator("random"), _key())
     return max(0, _bytes(jax.eval_shape(domain.environment.prepare, level)) - _bytes(level))
 
 
 def _residual_bytes(settings: StudentConfig, environment: Environment, network: Network) -> int:
-    """What the gradient of a minibatch needs of the way forward."""
+    """The arrays that the gradient of a minibatch keeps from the forward pass, in bytes."""
     steps, parts = settings.num_steps, settings.ppo.minibatches
     rows = settings.num_levels // parts if network.recurrent else settings.num_levels * steps // parts
     if not network.recurrent:
@@ -195,7 +197,7 @@ def _key() -> jax.ShapeDtypeStruct:
 
 
 def _bytes(tree: PyTree) -> int:
-    """Of all arrays in a tree, which may be shapes only."""
+    """The size of all arrays in a tree, which may be shapes only."""
     arrays = (leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype"))
     return sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
 

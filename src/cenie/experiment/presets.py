@@ -46,7 +46,7 @@ def default_preset(entry: "Domain") -> str:
 
 
 def _chosen(data: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a preset says of this method: presets are written for all methods of a domain."""
+    """The part of a preset that concerns this method: presets are written for all methods of a domain."""
     chosen = {}
     for path, value in values.items():
         if isinstance(value, Where):

@@ -1,4 +1,4 @@
-"""What is written down of an episode that a student plays in an evaluation, and what it comes to by level."""
+"""The record of an episode that a student plays in an evaluation, and its means by level."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

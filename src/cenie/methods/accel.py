@@ -27,14 +27,14 @@ class EditConfig:
     )
     parents: Literal["batch", "easy", "hard"] = setting(
         "batch",
-        help="Which levels of it are edited: all, or the four of the lowest, or highest, scores, several "
-        "times each.",
+        help="The levels that are edited: the whole batch, or the four of the lowest, or highest, scores, "
+        "several times each.",
         source="paper; easy in the original code",
     )
     children: int = setting(
         1,
         minimum=1,
-        help="How many children a parent has, of which only the most novel one is offered to the buffer.",
+        help="Children of a parent; only the most novel one is offered to the buffer.",
         source="paper",
     )
 

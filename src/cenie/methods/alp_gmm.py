@@ -41,7 +41,7 @@ class AlpGmmTeacher(Family):
         10_000,
         minimum=6,
         maximum=10_000_000,
-        help="Among how many past tasks the nearest one is looked for.",
+        help="Past tasks among which the nearest one is looked for.",
         source="ours; the original code keeps all",
     )
     random_share: float = setting(
@@ -58,12 +58,13 @@ class AlpGmmTeacher(Family):
         1e-6,
         above=0.0,
         maximum=1e30,
-        help="What is added to every variance, in a box of sides 1.",
+        help="A number that is added to every variance, in a box of sides 1.",
         source="scikit-learn, with which the original code fits",
     )
     returns: tuple[float, float] | None = setting(
         None,
-        help="The returns that count as 0 and as 1; what lies beyond is clipped. null: returns as they are.",
+        help="The returns that count as 0 and as 1; others are clipped to this range. null: returns as they "
+        "are.",
         source="original code, mazes",
     )
     unfinished: Literal["ignore", "score"] = setting("ignore", help=UNFINISHED, source="ours")

@@ -50,7 +50,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class Rescored:
-    """After each fit all stored levels are measured again, by so many points of their last play.
+    """All stored levels are measured again after each fit, by `points` of their last play.
 
     For points that mean the same for ever, such as observations: those of a learning memory do not.
     """
@@ -67,13 +67,13 @@ class Cenie(NoveltySettings):
 
     kind: Literal["cenie"] = "cenie"
     coverage: CoverageConfig = setting(
-        factory=MixtureConfig, help="What is fitted to the student's experience.", source="paper"
+        factory=MixtureConfig, help="The model that is fitted to the student's experience.", source="paper"
     )
     refit_every: int = setting(
         1,
         minimum=1,
-        help="After how many replays the model is fitted again; more is cheaper (the paper proposes it among "
-        "its limitations).",
+        help="Replays between two fits of the model; more is cheaper (the paper proposes it among its "
+        "limitations).",
         source="paper",
     )
     measure: Literal["mean", "highest", "first-episode"] = setting(
@@ -84,13 +84,13 @@ class Cenie(NoveltySettings):
     )
     window_takes: Literal["replayed", "generated", "both"] = setting(
         "replayed",
-        help="Which trajectories enter the window once the level buffer is filled: on replayed levels, on "
-        "new and edited ones, or on all.",
+        help="The trajectories that enter the window once the level buffer is filled: on replayed levels, "
+        "on new and edited ones, or on all.",
         source="paper",
     )
     features: Literal["memory", "observation"] = setting(
         "memory",
-        help="What describes a step beside its action: the memory of the student, or what it observes.",
+        help="The description of a step beside its action: the memory of the student, or its observation.",
         source="paper",
     )
     control: Literal["none", "shuffled", "age"] = setting(
@@ -101,7 +101,7 @@ class Cenie(NoveltySettings):
     )
     stored: AsPlayed | Relative | Rescored = setting(
         factory=AsPlayed,
-        help="How novelties that were measured at different times are compared (docs/novelty.md).",
+        help="The comparison of novelties that were measured at different times (docs/novelty.md).",
         source="paper",
     )
 
@@ -173,7 +173,7 @@ class CenieNovelty:
         )
 
     def score(self, state: CenieState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """How unlikely each level's trajectory is under the present model (CENIE Eq. 3).
+        """The novelty of each level: how unlikely its trajectory is under the present model (CENIE Eq. 3).
 
         Before the first fit all are 0.
         """
@@ -205,13 +205,13 @@ class CenieNovelty:
             measured = coverage.novelty(self.coverage, state.coverage, **self._what_counts(play))
             reference = self._reference(state, play, measured)
 
-        # Where devices exchange points or results, no condition may stand around it.
+        # No condition may stand around the collectives of points or results.
         known = chosen(enters, pushed, state.coverage)
         known = coverage.fit(self.coverage, known, key, due=due, mesh=mesh)
         return CenieState(known, state.pushes + enters, due, reference, *self._kept(state, play))
 
     def _kept(self, state: CenieState, play: Play) -> tuple[Array | None, Array | None]:
-        """What is kept of the stored levels, after their last plays."""
+        """The data kept of the stored levels, after their last plays."""
         places = last_of_each(play.stored_in, self.capacity)
         match self.stored:
             case AsPlayed():

@@ -26,7 +26,8 @@ class ShuffledState(eqx.Module):
 
 @dataclass(frozen=True)
 class ShuffledNovelty:
-    """CENIE's novelty, of which every stored level gets that of another one, at random, after every batch.
+    """CENIE's novelty, shuffled: after every batch each stored level gets the novelty of another one, at
+    random.
 
     As many levels are as novel, but not the same ones.
     """
@@ -67,7 +68,7 @@ class ShuffledNovelty:
 
 
 class AgeState(eqx.Module):
-    """How many batches were played."""
+    """The number of batches played."""
 
     batches: Int[Array, ""]
 

@@ -32,14 +32,14 @@ class Diplr(NoveltySettings):
     kind: Literal["diplr"] = "diplr"
     distance: Sliced | Exact | Entropic = setting(
         factory=Sliced,
-        help="How the experience on two levels is compared.",
+        help="The distance between the experience on two levels.",
         source="ours; the Wasserstein distance in the paper",
     )
     neighbours: int = setting(
         1,
         minimum=1,
         maximum=1000,
-        help="Over how many of the nearest levels the distance is averaged; more are less noisy.",
+        help="The nearest levels over which the distance is averaged; more are less noisy.",
         source="paper",
     )
 
@@ -50,7 +50,7 @@ class Diplr(NoveltySettings):
 
 
 class DiplrState(eqx.Module):
-    """What is known of the level in each slot: its occupancy, and the distances from those of all others.
+    """The knowledge of the level in each slot: its occupancy, and its distances from all others.
 
     No level is near to itself or to an empty slot: such distances are infinite, once and for all.
     """
@@ -69,7 +69,7 @@ class Compared(eqx.Module):
 
 @dataclass(frozen=True)
 class DiplrNovelty:
-    """The mean distance to so many nearest `neighbours` among the `capacity` levels of the buffer."""
+    """The mean distance to the nearest `neighbours` among the `capacity` levels of the buffer."""
 
     capacity: int
     distance: Sliced | Exact | Entropic
@@ -136,7 +136,7 @@ class DiplrNovelty:
         return or_largest(novelty, jnp.where(buffer.mask, novelty, -jnp.inf))
 
     def metrics(self, state: DiplrState, buffer: BufferState) -> dict[str, Array]:
-        """How different the stored levels are: their mean distance from each other."""
+        """The difference between the stored levels: their mean distance from each other."""
         total = jnp.where(jnp.isfinite(state.distances), state.distances, 0.0).sum()
         return {"mean_distance": total / jnp.maximum(buffer.size * (buffer.size - 1), 1)}
 

@@ -43,17 +43,17 @@ class Epoet(NoveltySettings):
         5,
         minimum=1,
         maximum=1000,
-        help="Over how many of the nearest levels the distance is averaged.",
+        help="The nearest levels over which the distance is averaged; more are less noisy.",
         source="Enhanced POET's code",
     )
     students: int = setting(
-        8, minimum=2, maximum=1000, help="How many past students play every new level.", source="ours"
+        8, minimum=2, maximum=1000, help="Past students that play every new level.", source="ours"
     )
     snapshot_every: int = setting(
         100,
         minimum=1,
-        help="After how many batches that were learned from the present student takes the place of the "
-        "oldest one, and plays all stored levels.",
+        help="Batches that are learned from until the present student takes the place of the oldest one, "
+        "and plays all stored levels.",
         source="ours",
     )
     max_steps: int | None = setting(
@@ -189,9 +189,12 @@ class EpoetNovelty:
         first: Int[Array, ""],
         last: Int[Array, ""],
     ) -> Float[Array, "r jobs"]:
-        """The returns of the jobs from `first` to `last`, 0 of the others: of the newest student on each of
-        the `stored` batches, from the last to the first, and of each student on the `levels`. One loop for
-        both, because an environment takes long to compile."""
+        """The returns of the jobs from `first` to `last`, and 0 for the others.
+
+        The first jobs play the `stored` batches with the newest student, from the last batch to the first.
+        The others play the `levels` with each student. One loop does both, because an environment takes long
+        to compile.
+        """
         rows, batches = jax.tree.leaves(stored)[0].shape[:2]
 
         def play(job: Int[Array, ""], returns: Float[Array, "r jobs"]) -> Float[Array, "r jobs"]:
@@ -257,7 +260,7 @@ class EpoetNovelty:
 
 
 def first_returns(environment: Environment, num_steps: int) -> Returns:
-    """How to play one episode of each level, or its first `num_steps` steps.
+    """Play one episode of each level, or its first `num_steps` steps.
 
     A level always brings the same random numbers: students are compared on equal terms, at all times.
     """

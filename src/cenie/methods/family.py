@@ -1,4 +1,5 @@
-"""What the settings of a method say to a run. Nothing outside of this room asks which method it is."""
+"""The interface between a method's settings and a run. Nothing outside of this room asks which method it
+is."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -18,7 +19,7 @@ from cenie.teach.novelty import Novelty
 
 @runtime_checkable
 class LevelFactory(Protocol):
-    """What a method needs of a domain: how levels are generated, edited, designed and played."""
+    """The functions of a domain that a method needs: to generate, edit, design and play levels."""
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
         """The generator of a name, or of a role (`random`, `simple`)."""
@@ -26,7 +27,7 @@ class LevelFactory(Protocol):
 
     @property
     def environment(self) -> Environment | None:
-        """What levels are played in, if that is ours."""
+        """The environment that levels are played in, if it is ours."""
         ...
 
     @property
@@ -74,7 +75,8 @@ class Family:
         raise NotImplementedError
 
     def problems(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
-        """What is wrong with these settings in a run; what is wrong in themselves is found by `check`.
+        """Yield the problems of these settings in a run; problems of the settings themselves are found by
+        `check`.
 
         Args:
             entry: What the domain offers.
@@ -96,7 +98,8 @@ class Family:
         return None
 
     def designed(self, entry: Domain, env: Any) -> DesignSpec | None:
-        """What a designer of levels sees and does in this domain; None without a designer, or a design."""
+        """The observation and the actions of a designer of levels in this domain; None without a designer, or
+        a design."""
         return None
 
     def designer_of(self, spec: DesignSpec, student: StudentConfig) -> StudentConfig | None:
@@ -117,7 +120,7 @@ class NoveltySettings:
 
     @property
     def step_features(self) -> Literal["memory", "observation"]:
-        """What describes a step to the novelty, beside its action."""
+        """The description of a step for the novelty, beside its action."""
         return "memory"
 
     def novelty(self, domain: LevelFactory, generator: str, capacity: int) -> Novelty:
@@ -136,7 +139,7 @@ class NoveltySettings:
 
 def generator_setting(default: str, *, source: str) -> Any:
     """The setting `generator` of a family."""
-    text = "Where new levels come from: a generator of the domain, or its role (random or simple)."
+    text = "The generator of new levels: one of the domain, or its role (random or simple)."
     return setting(default, help=text, source=source)
 
 
@@ -147,5 +150,5 @@ def generator_problems(entry: Domain, name: str, path: str = "teacher.generator"
         yield Problem(path, f"must be one of {', '.join(known)}, got {show(name)}")
 
 
-UNFINISHED = "A level of which no episode was completed: ignore it, or score its return so far."
-"""What the setting `unfinished` of several families decides."""
+UNFINISHED = "A level without a completed episode: ignore it, or score its return so far."
+"""The meaning of the setting `unfinished` of several families."""

@@ -1,4 +1,4 @@
-"""How far levels are from the nearest of others, which several novelties are made of."""
+"""Distances of levels from their nearest neighbours, used by several novelties."""
 
 import jax.numpy as jnp
 from jax import lax

@@ -25,24 +25,24 @@ class Sliced:
 
     kind: Literal["sliced"] = "sliced"
     directions: int = setting(
-        64, minimum=1, maximum=100_000, help="On how many directions points are projected.", source="ours"
+        64, minimum=1, maximum=100_000, help="Directions on which points are projected.", source="ours"
     )
     quantiles: int = setting(
         32,
         minimum=1,
         maximum=100_000,
-        help="As how many equally likely values the projections of a level's points are kept.",
+        help="Equally likely values by which the projections of a level's points are kept.",
         source="ours",
     )
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The Wasserstein distance itself, between so many points of each level: slow, for small buffers."""
+    """The exact Wasserstein distance between `points` of each level: slow, for small buffers."""
 
     kind: Literal["exact"] = "exact"
     points: int = setting(
-        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+        32, minimum=1, maximum=1000, help="Points of each level that are compared.", source="ours"
     )
 
 
@@ -53,14 +53,13 @@ class Entropic:
 
     kind: Literal["entropic"] = "entropic"
     points: int = setting(
-        32, minimum=1, maximum=1000, help="How many points of each level are compared.", source="ours"
+        32, minimum=1, maximum=1000, help="Points of each level that are compared.", source="ours"
     )
     blur: float = setting(
         0.05,
         above=0.0,
         maximum=1000.0,
-        help="How far plans are blurred: a share of the median distance between the points of the two "
-        "levels.",
+        help="The blur of plans: a share of the median distance between the points of the two levels.",
         source="ours",
     )
     iterations: int = setting(
@@ -78,11 +77,11 @@ class Transport(Protocol):
     """A distance between clouds of points: what it keeps of a cloud, and how far two of them are apart."""
 
     def numbers(self, dimensions: int) -> int:
-        """How many numbers it keeps of a cloud of points of so many `dimensions`."""
+        """The length of the description of a cloud of points in this many `dimensions`."""
         ...
 
     def describe(self, points: Points) -> Float[Array, "n f"]:
-        """What it keeps of the points of each level."""
+        """The description of each level's points that is kept."""
         ...
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
@@ -128,7 +127,7 @@ class SlicedTransport:
 
 @dataclass(frozen=True)
 class _PointTransport:
-    """What both distances between single points keep: the points."""
+    """The description shared by both distances between single points: the points."""
 
     config: Exact | Entropic
 
@@ -173,8 +172,8 @@ class EntropicTransport(_PointTransport):
         return _pair_by_pair(distance, self.config.points, rows, others)
 
     def _blurred(self, cost: Float[Array, "k k"]) -> Float[Array, ""]:
-        """What the plan costs. Both potentials move half of their way at a time, so that neither has the last
-        word and the distance is symmetric."""
+        """The cost of the plan. Both potentials move half of their way at a time, so that neither has the
+        last word and the distance is symmetric."""
         count = len(cost)
 
         def step(_: Array, potentials: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -194,7 +193,7 @@ def _pair_by_pair(
     rows: Float[Array, "r f"],
     others: Float[Array, "m f"],
 ) -> Float[Array, "r m"]:
-    """The distances between all pairs of levels, each of so many points."""
+    """The distances between all pairs of levels, each a cloud of points."""
     rows, others = (flat.reshape(len(flat), points, -1) for flat in (rows, others))
     # All pairs at once would hold a matrix of costs for each.
     return lax.map(lambda row: jax.vmap(distance, (None, 0))(row, others), rows)

@@ -34,11 +34,11 @@ from cenie.teach.curriculum import Curriculum, Replay, ranked_by
 from cenie.xla import devices
 
 Utility = Literal["regret", "mean-regret", "flexible-regret", "minus-return", "minus-best-return"]
-"""What a designer wants of a level, from completed episodes only.
+"""The utility of a level to its designer, from completed episodes only.
 
 `regret` (displayed equation of PAIRED): the antagonist's best return minus the student's mean return.
 `mean-regret` (listing of PAIRED): the same with the antagonist's mean return. `flexible-regret` (dcd):
-whoever did better at best is the antagonist, and of equals the student. `minus-return` (Minimax): minus the
+`regret` with the better of both as the antagonist; of equals the student. `minus-return` (Minimax): minus the
 student's mean return, and `minus-best-return` (Minimax in dcd) minus its best one.
 """
 
@@ -49,13 +49,13 @@ class DesignerConfig:
 
     network: NetworkConfig = setting(
         factory=Lstm,
-        help="What designs and judges; board reads and chooses tiles as waves across an image.",
+        help="The network that designs and judges; board reads and chooses tiles as waves across an image.",
         source="original code, mazes: the designer of PAIRED",
     )
-    ppo: PPOConfig = setting(factory=PPOConfig, help="How the designer learns from what it designed.")
+    ppo: PPOConfig = setting(factory=PPOConfig, help="The designer's learning from its levels.")
     paid: Literal["utility", "rank"] = setting(
         "utility",
-        help="What is paid for a level: its utility; or its rank by utility in the batch, from 0 to 1, so "
+        help="The reward for a level: its utility; or its rank by utility in the batch, from 0 to 1, so "
         "that the few levels on which a student failed by chance do not decide alone.",
         source="paper",
     )
@@ -70,15 +70,15 @@ class DesignerTeacher(Family):
 
     replaces: str = setting(
         "random",
-        help="Whose place the designer takes: it has the budget of walls, or the ranges, of that generator "
-        "(or role).",
+        help="The generator (or role) that the designer replaces: it has the same budget of walls, or the "
+        "same ranges.",
         source="ours",
     )
     utility: Utility = setting(
         "regret",
-        help="What the designer wants of a level: the best return of the antagonist above the student's mean "
-        "return (regret); its mean return above that (mean-regret); whoever did better at best as the "
-        "antagonist (flexible-regret); or minus the student's mean, or best, return.",
+        help="The utility of a level to its designer: the best return of the antagonist above the student's "
+        "mean return (regret); its mean return above that (mean-regret); the first one with the better of "
+        "both as the antagonist (flexible-regret); or minus the student's mean, or best, return.",
         source="paper: its equation of PAIRED",
     )
     clip_regret: bool = setting(
@@ -89,7 +89,7 @@ class DesignerTeacher(Family):
     designer: DesignerConfig = setting(factory=DesignerConfig)
     antagonist: PPOConfig | None = setting(
         None,
-        help="How the antagonist learns, which has the network and the rollouts of the student; null: as the "
+        help="The antagonist's learning; null: as the student. It has the network and the rollouts of the "
         "student. Another one begins with the defaults, not with the student's settings.",
         source="paper: one column for all agents",
     )
@@ -100,13 +100,13 @@ class DesignerTeacher(Family):
     )
     score: ScoreName = setting(
         "pvl",
-        help="What a play of a level is worth (docs/methods/scores.md); only read with replay.",
+        help="The score of a play of a level (docs/methods/scores.md); only read with replay.",
         source="ours: that of PLR-perp in the paper",
     )
     unfinished: Literal["ignore", "score"] = setting(
         "ignore",
-        help="A level on which a student completed no episode: it has no utility (`ignore`), or that of the "
-        "return so far (`score`). Only read without replay, which has a setting of this name itself.",
+        help="A level on which a student completed no episode: it has no utility (`ignore`), or the utility "
+        "of the return so far (`score`). Only read without replay, which has a setting of this name itself.",
         source="ours",
     )
 
@@ -195,7 +195,7 @@ class DesignerSource:
     """The state is that of a student whose environment is the `design`; the proposal is its rollout.
 
     Every device of the `mesh` designs and learns in full, which is little beside what students do: shared
-    out, it would exchange in loops, which XLA on CPU does not order against the exchanges of the students.
+    out, it would have collectives in loops, which XLA on CPU does not order against those of the students.
     """
 
     design: Design
@@ -282,7 +282,7 @@ class DesignerSource:
 def utility_of(
     utility: Utility, feedback: tuple[Outcomes, ...], clip_regret: bool = True
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """What each level is worth to its designer, and whether that is known; where it is not, it is 0.
+    """The utility of each level to its designer, and whether it is known; where it is not, it is 0.
 
     Only completed episodes count: a level on which a student that matters completed none has no utility.
     """
@@ -309,17 +309,17 @@ def _regret(utility: Utility, student: Outcomes, antagonist: Outcomes) -> Float[
         return antagonist.mean_return - student.mean_return
     regret = antagonist.max_return - student.mean_return
     if utility == "flexible-regret":
-        # Whoever did better at best is the antagonist of the other; of equals it is the student, as in dcd.
+        # The better one is the antagonist of the other; of equals it is the student, as in dcd.
         turned = student.max_return - antagonist.mean_return
         return jnp.where(student.max_return >= antagonist.max_return, turned, regret)
     return regret
 
 
 def rewards_of(terminated: Bool[Array, "n t"], paid: Float[Array, " n"], gamma: float) -> Float[Array, "n t"]:
-    """Each design is paid where it is finished: what comes after changes nothing, and is not praised for it.
+    """Each design is paid where it is finished: later steps change nothing, and get no credit for it.
 
-    Discounted as if it were paid at the last step all the same, lest a level be worth more the sooner it is
-    finished.
+    It is discounted as if it were paid at the last step all the same. Otherwise a level would be worth more
+    the sooner it is finished.
     """
     finished = terminated & (jnp.cumsum(terminated, axis=1) == 1)
     later = jnp.arange(terminated.shape[1])[::-1]

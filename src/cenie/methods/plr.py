@@ -42,7 +42,7 @@ class ReplayTeacher(Family):
         source="paper, for PLR-perp",
     )
     score: ScoreName = setting(
-        "pvl", help="What a play of a level is worth (docs/methods/scores.md).", source="paper"
+        "pvl", help="The score of a play of a level (docs/methods/scores.md).", source="paper"
     )
     scores: tuple[str, ...] = setting(
         (),
@@ -51,18 +51,17 @@ class ReplayTeacher(Family):
         source="ours; the paper has one",
     )
     replay: ReplayConfig = setting(factory=ReplayConfig)
-    edit: EditConfig | None = setting(
-        None, help="Whether replayed levels are edited, and how; null: they are not.", source="the method"
-    )
+    edit: EditConfig | None = setting(None, help="Edits of replayed levels; null: none.", source="the method")
     novelty: NoveltyConfig | None = setting(
-        None, help="What counts beside the score; null: nothing.", source="the method"
+        None, help="The novelty that counts beside the score; null: none.", source="the method"
     )
     alpha: Alpha = setting(
-        factory=Constant, help="How much novelty counts beside the score, if there is any.", source="paper"
+        factory=Constant, help="The weight of novelty beside the score, if there is any.", source="paper"
     )
     correction: Traced | None = setting(
         None,
-        help="What a transition model and the progress of other levels add to the score; null: nothing.",
+        help="The correction of the score by a transition model and the progress of other levels; null: "
+        "none.",
         source="the method",
     )
 

@@ -40,15 +40,15 @@ class PoetTeacher(Family):
 
     generator: str = setting(
         "simple",
-        help="Where the level of the first pair comes from: a generator of the domain, or its role (random "
-        "or simple). All others are edits of levels that were admitted.",
+        help="The generator of the first pair's level: one of the domain, or its role (random or simple). "
+        "All others are edits of levels that were admitted.",
         source="POET's code",
     )
     pairs: int = setting(
         25,
         minimum=2,
         maximum=1000,
-        help="How many pairs there are at most: the oldest leaves for the next.",
+        help="The largest number of pairs: the oldest leaves for the next.",
         source="POET's code",
     )
     turn: int = setting(
@@ -68,16 +68,16 @@ class PoetTeacher(Family):
         8,
         minimum=1,
         maximum=1000,
-        help="How many children are tried after each round.",
+        help="Children that are tried after each round.",
         source="POET's code",
     )
     admitted: int = setting(
-        1, minimum=1, maximum=1000, help="How many of them are admitted at most.", source="POET's code"
+        1, minimum=1, maximum=1000, help="Children that are admitted at most.", source="POET's code"
     )
     criterion: tuple[float, float] | None = setting(
         None,
-        help="The minimal criterion: between what the returns on a child must lie, of its parent's student "
-        "and of the best one. Must be given where the domain's presets name no values.",
+        help="The minimal criterion: the range of the returns on a child, of its parent's student and of "
+        "the best one. Must be given where the domain's presets name no values.",
         source="ours",
     )
     neighbours: int = setting(
@@ -92,7 +92,7 @@ class PoetTeacher(Family):
         2000,
         minimum=1,
         maximum=10_000_000,
-        help="How many admitted levels are remembered for that, the latest.",
+        help="Admitted levels that are remembered for that, the latest.",
         source="ours; POET keeps all",
     )
     proposals: bool = setting(
@@ -135,14 +135,14 @@ class PoetTeacher(Family):
 
 
 LEARN, SCOUT, ADAPT, TRY = 0, 1, 2, 3
-"""What a cycle is for: a pair learns; a student plays all levels and candidates; a student learns on the
-level of another pair, as a guest; and plays there, to stay if it is better than the student that lives there.
-"""
+"""The purpose of a cycle: a pair learns; a student plays all levels and candidates; a student learns on the
+level of another pair, as a guest; and plays there, to stay if it is better than the student that lives
+there."""
 
 
 class Tally(eqx.Module):
-    """What has become of candidates and students so far: levels that were admitted, candidates outside of the
-    minimal criterion, students that took another one's place as they were, and after an update."""
+    """The record of candidates and students so far: admitted levels, candidates outside of the minimal
+    criterion, and students that took another one's place as they were, and after an update."""
 
     admitted: Int[Array, ""]
     too_hard: Int[Array, ""]
@@ -152,7 +152,7 @@ class Tally(eqx.Module):
 
 
 class PoetState(eqx.Module):
-    """The population: `p` places, of which the `active` ones hold a pair, and `c` candidates to join it.
+    """The population: `p` places, with a pair in the `active` ones, and `c` candidates to join it.
 
     `born` numbers the pairs in the order of their admission. `own` is what each student returned when it last
     learned on its own level. `parents` are the places of the candidates' parents, -1 where there is no
@@ -272,7 +272,8 @@ class PoetSource:
         return (state.phase == LEARN) | (state.phase == ADAPT)
 
     def player(self, state: PoetState) -> StudentState:
-        """Who plays. The learning rate of each falls with the updates of all, at the pace of the run."""
+        """The student that plays. The learning rate of each falls with the updates of all, at the pace of the
+        run."""
         chosen = _row(state.students, jnp.where(state.phase == ADAPT, _best_guest(state), state.place))
         student = _where(state.phase == TRY, state.guest, chosen)
         return eqx.tree_at(lambda s: s.updates, student, state.updates)
@@ -462,13 +463,13 @@ def _transferred(state: PoetState) -> PoetState:
 
 
 def _to_beat(state: PoetState) -> Float[Array, " p"]:
-    """What a student from elsewhere must return on a level to stay there: more than who lives there did, when
-    it was scouted and when it learned. The larger of two measurements, lest luck decide."""
+    """The return that a newcomer must exceed on a level: the larger of the incumbent's scouted and training
+    return. Taking the larger of two measurements keeps luck from deciding."""
     return jnp.maximum(jnp.diagonal(state.returns), state.own)
 
 
 def _best_guest(state: PoetState) -> Int[Array, ""]:
-    """Of the students of other pairs, the one that returned most on the level whose turn it is."""
+    """The student of another pair that returned most on the level whose turn it is."""
     is_other = state.active & (jnp.arange(state.active.size) != state.place)
     return jnp.argmax(jnp.where(is_other, state.returns[:, state.place], -jnp.inf))
 
@@ -499,8 +500,7 @@ def _mean_of_active(state: PoetState) -> Float[Array, " p"]:
 
 
 def _mean_returns(outcomes: Outcomes, columns: Int[Array, " n"], levels: int) -> Float[Array, " l"]:
-    """The mean return on each of so many levels over the columns that completed an episode; -inf without
-    any."""
+    """The mean return on each of `l` levels over the columns that completed an episode; -inf without any."""
     returns, completed = jnp.where(outcomes.completed, outcomes.mean_return, 0.0), outcomes.completed
     total, number = (jnp.zeros(levels).at[columns].add(value) for value in (returns, completed))
     return jnp.where(number > 0, total / jnp.maximum(number, 1.0), -jnp.inf)

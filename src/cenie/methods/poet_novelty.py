@@ -35,7 +35,7 @@ class Poet(NoveltySettings):
         5,
         minimum=1,
         maximum=1000,
-        help="Over how many of the nearest encodings the distance is averaged.",
+        help="The nearest encodings over which the distance is averaged.",
         source="POET's code",
     )
     archive: int = setting(
@@ -56,7 +56,7 @@ class Poet(NoveltySettings):
 
 
 class PoetState(eqx.Module):
-    """The encodings of all levels that entered the buffer, the latest so many, and how many there were.
+    """The encodings of the latest levels that entered the buffer, and the number of all that did.
 
     `stored` and `nearest` are the encoding of the level in each slot, and its distances from the nearest
     others of the archive: what is admitted later can only come closer.
@@ -77,7 +77,8 @@ class Encoded(eqx.Module):
 
 @dataclass(frozen=True)
 class PoetNovelty:
-    """The mean distance to the nearest `neighbours` in the `archive`; an encoding has so many `numbers`."""
+    """The mean distance to the nearest `neighbours` in the `archive` of encodings, each of `numbers`
+    numbers."""
 
     encode: Callable[[Level], Float[Array, " d"]]
     numbers: int
@@ -151,7 +152,7 @@ class PoetNovelty:
         return or_largest(novelty, jnp.where(buffer.mask, novelty, -jnp.inf))
 
     def metrics(self, state: PoetState, buffer: BufferState) -> dict[str, Array]:
-        """How many levels were admitted so far."""
+        """The number of levels admitted so far."""
         return {"admitted": state.admitted}
 
 

@@ -34,43 +34,43 @@ class SflTeacher(Family):
         25_000,
         minimum=1,
         maximum=100_000_000,
-        help="How many levels are scouted in a phase.",
+        help="Levels scouted in a phase.",
         source="SFL's code",
     )
     plays: int = setting(
         8,
         minimum=1,
         maximum=100_000,
-        help="In how many columns of a batch each of them is played.",
+        help="Columns of a batch that play each scouted level.",
         source="ours; SFL's code plays each for 2,000 steps, which is 8 episodes or more",
     )
     kept: int = setting(
         1000,
         minimum=1,
         maximum=10_000_000,
-        help="How many of them are kept, the most learnable ones.",
+        help="Scouted levels that are kept, the most learnable ones.",
         source="SFL's code",
     )
     kept_share: float = setting(
         0.5,
         minimum=0.0,
         maximum=1.0,
-        help="What share of each batch the kept levels are; the rest are new ones.",
+        help="The share of the kept levels in each batch; the rest are new ones.",
         source="SFL's code",
     )
     updates: int = setting(
         100,
         minimum=1,
         maximum=100_000_000,
-        help="For how many updates they are trained on, before others are scouted.",
+        help="Updates on the kept levels before others are scouted.",
         source="SFL's code",
     )
 
     score: Literal["learnability", "generalised-learnability"] = setting(
         "learnability",
-        help="How learnable a level is: p (1 - p) of its success (learnability); or, where success is rare "
-        "or is not the score, the deviation of its returns, weighted by how common their mean is among the "
-        "scouted levels (generalised-learnability).",
+        help="The learnability of a level: p (1 - p) of its success (learnability); or, where success is "
+        "rare or is not the score, the deviation of its returns, weighted by how common their mean is among "
+        "the scouted levels (generalised-learnability).",
         source="SFL; generalised: Monette et al. (2025)",
     )
     unfinished: Literal["ignore", "score"] = setting("ignore", help=UNFINISHED, source="ours")
@@ -91,7 +91,7 @@ class SflTeacher(Family):
 
 
 class Returns(eqx.Module):
-    """What students returned on the levels that are kept, and on all levels of the phase.
+    """The returns of students on the levels that are kept, and on all levels of the phase.
 
     `mean` and `deviation` are those of the episodes on each kept level. Of the levels that were scouted,
     `known` completed an episode; `centre` is the mean over them of their means, and `squares` the sum of the
@@ -106,7 +106,7 @@ class Returns(eqx.Module):
 
 
 class SflState(eqx.Module):
-    """Of the present phase: the most learnable levels so far, the best first, and how far it has come.
+    """The present phase: the most learnable levels so far, the best first, and the progress in counts.
 
     `size` of the `k` places hold a level. In a phase, `scouted` levels are counted first, and then `updates`.
     `random` is the state of the source that is scouted. `returns` is there if learnability is that of

@@ -72,7 +72,7 @@ class Method:
 
     @property
     def summary(self) -> str:
-        """What the method does, in one line."""
+        """The method in one line."""
         return ROWS[self.name].summary
 
     @property

@@ -29,10 +29,10 @@ class Traced:
 
     kind: Literal["traced"] = "traced"
     transition_weight: float = setting(
-        1.0, minimum=0.0, help="How much the error of the transition model counts.", source="TRACED's code"
+        1.0, minimum=0.0, help="The weight of the transition model's error.", source="TRACED's code"
     )
     colearnability_weight: float = setting(
-        1.0, minimum=0.0, help="How much co-learnability counts.", source="TRACED's code"
+        1.0, minimum=0.0, help="The weight of co-learnability.", source="TRACED's code"
     )
     memory_size: int = setting(
         128, minimum=1, maximum=100_000, help="Units of the model's memory.", source="TRACED's code"
@@ -58,7 +58,7 @@ class Traced:
 
 
 _MAX_GRADIENT, _WEIGHT_DECAY = 0.5, 1e-5
-"""Of the original code's optimiser."""
+"""Constants of the original code's optimiser."""
 
 
 class TransitionModel(eqx.Module):
@@ -101,7 +101,7 @@ class TracedCorrection:
         return TracedState(model, optimiser, jnp.zeros(capacity), nowhere, nowhere)
 
     def score(self, state: TracedState, play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
-        """What the transition model adds to the score of each level, before it learns from them."""
+        """The addition of the transition model to the score of each level, before it learns from them."""
         rollout = _rows(play).rollout
         errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
         return self.settings.transition_weight * transition_mean(play, errors)
@@ -158,7 +158,7 @@ class TracedCorrection:
         )
 
     def _errors(self, model: TransitionModel, rollout: Rollout) -> Float[Array, "n t"]:
-        """How far the next observation is from its prediction, at each step; the last one means nothing.
+        """The error of the predicted next observation at each step; the last one means nothing.
 
         Absolute differences of images and squared ones of others, as in the original code.
         """

@@ -30,7 +30,7 @@ class MixtureConfig:
         16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours; the paper fits all"
     )
     reg: float = setting(
-        1e-2, above=0.0, maximum=1e30, help="What is added to every variance.", source="paper, mazes"
+        1e-2, above=0.0, maximum=1e30, help="A number that is added to every variance.", source="paper, mazes"
     )
 
     components: tuple[int, int] = setting(
@@ -104,7 +104,7 @@ class MixtureConfig:
     )
 
     def check(self) -> Iterator[Problem]:
-        """What is wrong between settings; the bounds of single settings are in the fields."""
+        """Yield the problems between settings; the bounds of single settings are in the fields."""
         fewest, most = self.components
         columns = (most + fewest) * (most - fewest + 1) // 2
         if fewest > most:
@@ -137,7 +137,7 @@ class NeighboursConfig:
     window: int = setting(32, minimum=1, maximum=10**6, help=_WINDOW, source=_LIKE_MIXTURES)
     max_points: int | None = setting(16384, minimum=1, maximum=10**8, help=_MAX_POINTS, source="ours")
     reg: float = setting(
-        1e-2, above=0.0, maximum=1e30, help="What is added to every squared distance.", source="ours"
+        1e-2, above=0.0, maximum=1e30, help="A number that is added to every squared distance.", source="ours"
     )
     rank: int = setting(
         8, minimum=1, maximum=10**6, help="The rank k of the neighbour whose distance counts.", source="ours"

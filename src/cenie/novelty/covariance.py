@@ -43,7 +43,7 @@ class Assigned(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What EM needs to know of a shape of covariance, for `k` components in `d` dimensions.
+    """The functions of a shape of covariance that EM needs, for `k` components in `d` dimensions.
 
     Attributes:
         prepare: `prepare(points [n, d])` computes whatever does not change during EM.

@@ -26,7 +26,7 @@ _LOG_SMALLEST_WEIGHT = -8.0 * 2.302585
 
 
 class Rules(NamedTuple):
-    """How mixtures are fitted.
+    """The rules of fitting mixtures.
 
     A fall of the likelihood does not end a fit, because a large `reg` can lower it for a few steps before it
     rises again; scikit-learn has the same rule.
@@ -70,7 +70,7 @@ class Dataset(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the fits of `m` mixtures have come.
+    """The progress of the fits of `m` mixtures.
 
     Attributes:
         sizes: Their numbers of components [m].

@@ -71,7 +71,7 @@ class NotFittedError(ValueError, AttributeError):
 
 
 class Coverage:
-    """How novel a trajectory is, given the latest ones of an agent: `push`, `fit`, `novelty`.
+    """The novelty of a trajectory, given the latest ones of an agent: `push`, `fit`, `novelty`.
 
     A trajectory is an array of floats [t, d] of any length t. Each point has the same d numbers, usually a
     representation of the state followed by the action (one-hot, if it is discrete). Tensors of PyTorch are
@@ -290,7 +290,7 @@ class Coverage:
 
     @property
     def failed_fits_(self) -> int:
-        """How many fits have failed."""
+        """The number of failed fits."""
         return 0 if self._state is None else int(self._state.failed_fits)
 
     @property

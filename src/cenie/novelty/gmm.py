@@ -21,7 +21,7 @@ from cenie.novelty.silhouette import rough_silhouettes, silhouettes
 
 
 class MixtureModel(NamedTuple):
-    """What is known after a fit.
+    """The state of a mixture model after a fit.
 
     Attributes:
         chosen: The mixture in use.

@@ -1,4 +1,4 @@
-"""What a model of coverage is: four functions. Everything else about coverage is shared."""
+"""A model of coverage is four functions. Everything else about coverage is shared."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable

@@ -1,5 +1,5 @@
 # mypy: implicit-reexport
-"""What `cenie.novelty` offers: every public name once, with its home."""
+"""The public names of `cenie.novelty`, each once, with its home."""
 
 from cenie.novelty.config import MixtureConfig, NeighboursConfig
 from cenie.novelty.coverage import CoverageState, fit, init, log_density, novelty, push

@@ -25,7 +25,7 @@ from cenie.xla.tricks import write_rows
 
 
 class BufferState(eqx.Module):
-    """`c` slots, of which the first `size` hold a level.
+    """A buffer of `c` slots; the first `size` hold a level.
 
     `scores` has one column per name in `columns` and is always finite. `max_return` is the highest return
     ever seen on each level, -inf without any. `ids` number the levels in the order of insertion and are never
@@ -163,7 +163,7 @@ def locate(state: BufferState, play: Play) -> Play:
 
     Args:
         state: The buffer before the batch.
-        play: A play of `n` levels, of which only the `levels` are read.
+        play: A play of `n` levels; only its `levels` are read.
 
     Returns:
         The play with `leader`, `slot`, `fingerprints`, and in `best_return` what is stored, -inf for levels
@@ -185,7 +185,7 @@ def locate(state: BufferState, play: Play) -> Play:
 
 
 def locate_sampled(state: BufferState, play: Play) -> Play:
-    """What `locate` returns for levels that were sampled from the slots in `play.slot`."""
+    """Return the result of `locate` for levels that were sampled from the slots in `play.slot`."""
     leader = jnp.argmax(play.slot[:, None] == play.slot, axis=1)
     return _located(state, play, leader, play.slot, state.fingerprints[play.slot])
 
@@ -305,7 +305,7 @@ def insert(
 
 
 def count_repeats(slots: Int[Array, " n"]) -> Int[Array, ""]:
-    """How many sampled slots of a batch repeat an earlier one."""
+    """The number of sampled slots of a batch that repeat an earlier one."""
     ordered = jnp.sort(slots)
     return (ordered[1:] == ordered[:-1]).sum()
 

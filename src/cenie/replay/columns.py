@@ -17,7 +17,7 @@ _TAKEN = frozenset((
     "transition_error", "colearnability", "age", "outdated", "fitted", "failed_fits",
     "mean_distance", "admitted", "newest_return",
 ))  # fmt: skip
-"""What else is written of a level, or logged of the level buffer."""
+"""Other columns of a level's records, or logs of the level buffer."""
 _TAKEN_ENDS = ("_weighted", "_total", "_correlation")
 """Ends of names in the log that are made from the name of a score."""
 
@@ -64,7 +64,7 @@ def parse_weighted(text: str) -> tuple[str, float]:
 
 
 def problems_of_weighted(texts: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
-    """What is wrong with a list of names and weights, each of which must be of a `known` name."""
+    """Yield the problems of a list of names and weights; each name must be `known`."""
     names, total = [], 0.0
     for text in texts:
         try:

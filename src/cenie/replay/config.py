@@ -13,10 +13,10 @@ from cenie.settings import setting
 
 @dataclass(frozen=True)
 class PriorityConfig:
-    """How the scores of the stored levels become probabilities of replay."""
+    """The settings that turn the scores of the stored levels into probabilities of replay."""
 
     transform: Literal["rank", "power", "top-k", "softmax", "uniform"] = setting(
-        "rank", help="By what of the scores the probabilities go.", source="paper"
+        "rank", help="The transform that turns scores into probabilities.", source="paper"
     )
     temperature: float = setting(
         0.3,
@@ -25,19 +25,19 @@ class PriorityConfig:
         source="paper, mazes: its beta",
     )
     top_k: int = setting(
-        1, minimum=1, help="How many levels share the mass equally; only read by top-k.", source="ours"
+        1, minimum=1, help="Levels that share the mass equally; only read by top-k.", source="ours"
     )
     ties: Literal["stable", "average"] = setting(
         "stable",
-        help="Of equal scores the older level ranks higher (stable), or they share their mean rank "
-        "(average).",
+        help="The order of equal scores: the older level ranks higher (stable), or they share their mean "
+        "rank (average).",
         source="ours",
     )
     staleness_coef: float = setting(
         0.3,
         minimum=0.0,
         maximum=1.0,
-        help="The share of the probability that goes by how long ago a level was played.",
+        help="The share of the probability that depends on the time since a level was played.",
         source="original code, mazes; the paper has 0.5",
     )
 
@@ -47,7 +47,11 @@ class ReplayConfig:
     """The level buffer, and when and how it is replayed."""
 
     capacity: int = setting(
-        4000, minimum=1, maximum=100_000_000, help="How many levels can be stored.", source="paper, mazes"
+        4000,
+        minimum=1,
+        maximum=100_000_000,
+        help="The largest number of stored levels.",
+        source="paper, mazes",
     )
     replay_prob: float = setting(
         0.5,
@@ -71,22 +75,22 @@ class ReplayConfig:
     )
     insertion: Literal["mixture", "raw"] = setting(
         "mixture",
-        help="By what a newcomer must exceed the level that it replaces: by the mixed probability of replay, "
-        "or by one raw score.",
+        help="The quantity by which a newcomer must exceed the level that it replaces: the mixed "
+        "probability of replay, or one raw score.",
         source="paper",
     )
     victim: Literal["least-likely", "lowest-priority"] = setting(
         "least-likely",
-        help="Which level leaves a full buffer. lowest-priority: the one with the lowest replay probability "
-        "by score alone, CENIE's Eq. 5, as the paper's listings say. least-likely: the one with the lowest "
-        "replay probability, staleness included; newcomers of a batch then mostly replace each other "
-        "(docs/decisions.md).",
+        help="The level that leaves a full buffer. lowest-priority: the one with the lowest replay "
+        "probability by score alone, CENIE's Eq. 5, as the paper's listings say. least-likely: the one with "
+        "the lowest replay probability, staleness included; newcomers of a batch then mostly replace each "
+        "other (docs/decisions.md).",
         source="original code; lowest-priority in the paper's listings",
     )
     repeated: Literal["average", "last"] = setting(
         "average",
-        help="What counts of several plays of one level in one batch. With last, the first one decides about "
-        "the entry.",
+        help="The play that counts if one level has several in one batch. With last, the first one decides "
+        "about the entry.",
         source="ours; last in the original code",
     )
     unfinished: Literal["ignore", "score"] = setting(
@@ -99,7 +103,7 @@ class ReplayConfig:
 
     @property
     def levels_before_replay(self) -> int:
-        """How many levels the buffer must hold before any is replayed: `min_fill` of its slots."""
+        """The number of levels the buffer must hold before any is replayed: `min_fill` of its slots."""
         # The factor undoes the mistakes of binary fractions, such as 0.7 * 10 > 7.
         return math.ceil(self.min_fill * self.capacity * (1 - 1e-12))
 
@@ -120,7 +124,7 @@ class Linear:
     start: float = setting(0.5, minimum=0.0, maximum=1.0, help="The weight at the beginning.", source="ours")
     end: float = setting(0.0, minimum=0.0, maximum=1.0, help="The weight at the end.", source="ours")
     replays: int = setting(
-        1000, minimum=1, help="Within how many replayed batches it gets there.", source="ours"
+        1000, minimum=1, help="Replayed batches until the weight gets there.", source="ours"
     )
 
 
@@ -132,7 +136,7 @@ class Adaptive:
     kind: Literal["adaptive"] = "adaptive"
     start: float = setting(0.5, minimum=0.0, maximum=1.0, help="The weight at the beginning.", source="ours")
     rate: float = setting(
-        0.05, above=0.0, help="How far its log-odds move in one replay, at most.", source="ours"
+        0.05, above=0.0, help="The largest move of its log-odds in one replay.", source="ours"
     )
 
 

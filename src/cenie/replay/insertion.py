@@ -88,7 +88,7 @@ class Candidate(eqx.Module):
 
 
 class Placement(eqx.Module):
-    """What became of a candidate: `slot` is meaningful if it was `inserted` or already `known`."""
+    """The result for a candidate: `slot` is meaningful if it was `inserted` or already `known`."""
 
     slot: Int[Array, "*batch"]
     inserted: Bool[Array, "*batch"]

@@ -1,4 +1,4 @@
-"""What became of the episodes of a rollout: their outcomes, and the state-action points of their steps."""
+"""The episodes of a rollout: their outcomes, and the state-action points of their steps."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,8 @@ class Points(eqx.Module):
 
 
 def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
-    """So many points of each level, in equal distances among those that exist; NaN where there is none."""
+    """Choose `k` points of each level, in equal distances among the existing ones; NaN where there is
+    none."""
     existing_first = jnp.argsort(~points.valid, axis=1, stable=True)
     available = points.valid.sum(axis=1, keepdims=True)
     places = ((jnp.arange(count) + 0.5) * available / count).astype(jnp.int32)

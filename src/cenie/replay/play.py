@@ -1,4 +1,4 @@
-"""What a student did on a batch of levels, and what the teacher knows of them: one record for a whole cycle.
+"""The record of a whole cycle: a student's play on a batch of levels, and the teacher's knowledge of them.
 
 A play begins as what the teacher asks for, and every step of a cycle fills in more of it: playing (rollout,
 outcomes, advantages, points), locating (which levels are equal, and which are stored), scoring and storing.
@@ -23,16 +23,16 @@ else:
     Later = Optional
 
 NEW, REPLAY, EDIT = 0, 1, 2
-"""What the levels of a cycle are: new ones of the source, replayed ones of the buffer, or edits of those."""
+"""The kinds of levels in a cycle: new ones of the source, replayed ones of the buffer, or edits of those."""
 
 _LATER: Any = None
 
 _STEPS = ("rollout", "outcomes", "advantages", "points", "statistics", "findings")
-"""What is of use for scores and novelty only, and large or split over devices."""
+"""Fields used for scores and novelty only, and large or split over devices."""
 
 
 class Play(eqx.Module):
-    """What one student did on a batch of `n` levels, and what the teacher knows of them.
+    """A student's play on a batch of `n` levels, and the teacher's knowledge of them.
 
     Asked for: the `levels` and their `kind` (`NEW`, `REPLAY` or `EDIT`), whether the student `learned` from
     them, and the lineage that they have if they enter the buffer: the id of the edited level in `parents`, or

@@ -13,7 +13,8 @@ from cenie.xla import exact
 from cenie.xla.tricks import rounded
 
 POWER_OFFSET = 1e-3
-"""What the power transform adds to a score when staleness does not keep levels of score 0 alive (dcd)."""
+"""The number that the power transform adds to a score when staleness does not keep levels of score 0 alive
+(dcd)."""
 
 
 def probabilities(

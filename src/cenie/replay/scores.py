@@ -1,4 +1,4 @@
-"""How interesting was a level? One number per level from one rollout. No state.
+"""Scores of levels: one number per level from one rollout. No state.
 
 A score is a mean over the completed episodes of the mean over their steps, so that the order of the
 episodes does not matter and a long episode does not outweigh a short one. The steps of an episode that
@@ -111,7 +111,7 @@ def summed_negative_advantage(play: Play) -> Float[Array, " n"]:
 
 
 def _shortfall(play: Play) -> Float[Array, "n t"]:
-    """How far the return from each step on falls short of the highest value on the way."""
+    """The shortfall of the return from each step on, against the highest value on the way."""
     done, errors = play.rollout.done, play.advantages.error
     gamma, gae_lambda = play.advantages.gamma, play.advantages.gae_lambda
     starts, last = jnp.arange(done.shape[1]), episodes_of(done).last

@@ -1,4 +1,4 @@
-"""How much novelty counts beside the scores when levels are sampled (alpha of CENIE Eq. 5)."""
+"""The weight of novelty beside the scores when levels are sampled (alpha of CENIE Eq. 5). 5)."""
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ _RANGE = (0.05, 0.95)
 
 
 class WeightState(eqx.Module):
-    """What the weight of novelty depends on: the number of replays, and the log-odds of an adaptive one."""
+    """The state of the weight of novelty: the number of replays, and the log-odds of an adaptive one."""
 
     replays: Int[Array, ""]
     log_odds: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""What people look at: statistics, tables, figures and a page, made from run directories.
+"""Reports for people: statistics, tables, figures and a page, made from run directories.
 
     from cenie import report
 

@@ -1,4 +1,4 @@
-"""How methods look in every figure and on the page: the same name and the same colour everywhere."""
+"""The look of methods in every figure and on the page: the same name and the same colour everywhere."""
 
 import colorsys
 from collections.abc import Sequence

@@ -27,10 +27,11 @@ from cenie.system.durable import open_regular
 
 PAGE = "index.html"
 _FIRST = "tables/runs.csv"
-"""What is written first, and tells a report, also one that was not finished, from files of somebody's own."""
+"""The first file of a report. It tells a report, even an unfinished one, from the user's own files."""
 _MARKS = b"domain,group,method,"
 _PLAYED_BYTES = 2**26
-"""Of the records of levels of all runs together so much is read, and of each at least and at most these."""
+"""Total bytes of level records to read, shared between runs; `_FEWEST` and `_MOST` bound the share of one
+run."""
 _FEWEST_PLAYED_BYTES, _MOST_PLAYED_BYTES = 2**18, 2**24
 _TURN = 2e-4
 """Seconds that one thread computes in Python while another one waits to."""
@@ -48,7 +49,7 @@ class DomainReport:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was written where, and a sentence for each directory that was left out."""
+    """The files that were written, and a sentence for each directory that was left out."""
 
     out: Path
     domains: tuple[DomainReport, ...]
@@ -57,7 +58,7 @@ class Report:
 
     @property
     def entry(self) -> Path:
-        """What to open first."""
+        """The file to open first."""
         page = self.out / PAGE
         return page if page in self.files else self.out / "report.md"
 

@@ -1,4 +1,4 @@
-"""What to cite for a run: the papers of its method, of its score and of its domain.
+"""Citations for a run: the papers of its method, of its score and of its domain.
 
 The papers of a method are named in its own file. The entries stand in `references.bib`, beside this file.
 """

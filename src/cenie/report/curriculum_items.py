@@ -1,4 +1,5 @@
-"""What a report says of the curriculum: regret in the buffer, difficulty, coverage, and levels to look at."""
+"""The part of a report on the curriculum: regret in the buffer, difficulty, coverage, and levels to look
+at."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from cenie.report.writer import Item, ReportWriter
 from cenie.rundir.files import RunDirectoryError
 
 _PICTURES = 3
-"""So many levels of each kind are drawn at each stage."""
+"""Levels of each kind that are drawn at each stage."""
 
 
 def curriculum_items(
@@ -71,7 +72,7 @@ def _compositions(writer: ReportWriter, groups: Sequence[Group], domain: str, li
         )
         count = sum(one.levels for one in each)
         caption = (
-            f"Which part of the replayed levels was of which class ({scale.title}), over training: all runs "
+            f"The share of each class ({scale.title}) in the replayed levels, over training: all runs "
             f"of a method together, {count:,} levels. Of long records a sample is read."
         )
         yield Item(f"{title}: {scale.title}", caption, files)

@@ -25,7 +25,7 @@ from cenie.report.runs import Group
 WIDTH = 7.0
 """Inches, the width of a page of a paper."""
 MOST_ROWS = 8
-"""Of the figure of coverage; its table has all groups."""
+"""Rows of the figure of coverage; its table has all groups."""
 STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -60,7 +60,7 @@ def _styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 
 def _panels(count: int, columns: int, *, height: float = 1.6, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels of one size, a few in a row; the rest of the last row stays empty."""
+    """A figure of `count` panels of one size, a few in a row; the rest of the last row stays empty."""
     columns = min(count, columns)
     rows = -(-count // columns)
     width = WIDTH if columns > 1 else 0.6 * WIDTH
@@ -166,7 +166,7 @@ def profiles(
 
 @_styled
 def improvements(found: np.ndarray, groups: Sequence[Group]) -> Figure:
-    """How probable it is that the method of a row is better than that of a column."""
+    """The probability that the method of a row is better than the method of a column."""
     count = len(groups)
     names = [_name(group) for group in groups]
     size = 0.45 * count + 1.6

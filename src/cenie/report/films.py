@@ -21,7 +21,7 @@ Picture = UInt8[np.ndarray, "_ _ 3"]
 MOST_FRAMES = 400
 """Pictures of one film; of longer episodes every second state is shown, or every third, ..."""
 MOST_BYTES = 2**28
-"""Of all pictures of one film in memory."""
+"""Bytes of all pictures of one film in memory."""
 FRAMES_TOGETHER, SHEET_SIDE = 120, 640
 """Pictures of each of several films side by side, and how wide all of them are together, in pixels."""
 SLOWEST, FASTEST, SECONDS = 6.0, 25.0, 6.0
@@ -50,18 +50,18 @@ PLAYED_AGAIN = (
     "played again for the picture: in a batch of another size numbers round otherwise, so that a walker or a "
     "car may fare otherwise than where the episode was counted"
 )
-"""What is said of pictures of episodes that an evaluation counted."""
+"""The caption of pictures of episodes that an evaluation counted."""
 
 
 def outcome(episode: Episode) -> str:
-    """How an episode went, in words."""
+    """The outcome of an episode, in words."""
     how = "solved in" if episode.solved else "not solved in"
     return f"{how} {episode.length} steps, return {episode.episode_return:.2f}"
 
 
 def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:
-    """An episode on each of the scenes, of at most about so many steps; those of one environment side by
-    side."""
+    """Film an episode on each of the scenes, of at most about `steps` steps; scenes of one environment side
+    by side."""
     found: dict[int, Episode] = {}
     for environment in {id(scene.environment): scene.environment for scene in scenes}.values():
         rows = [number for number, scene in enumerate(scenes) if scene.environment is environment]

@@ -18,7 +18,8 @@ LARGEST = 1_000_000
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a file says: JSON values if it begins with a brace or bracket, otherwise a drawing as text."""
+    """The content of a file: JSON values if it begins with a brace or bracket, otherwise a drawing as
+    text."""
 
     name: str
     content: Any

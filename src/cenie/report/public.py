@@ -1,5 +1,5 @@
 # mypy: implicit-reexport
-"""What `import cenie.report` offers: every public name once, with its home."""
+"""The public names of `cenie.report`, each once, with its home."""
 
 from cenie.report.build import DomainReport, Report, write_report
 from cenie.report.measure.comparable import comparability

@@ -1,4 +1,5 @@
-"""What the CENIE paper prints, to stand beside our figures (Teoh, Li and Varakantham, NeurIPS 2024).
+"""The numbers that the CENIE paper prints, to stand beside our figures (Teoh, Li and Varakantham, NeurIPS
+2024).
 
 The runs of the paper had another budget than most of ours: 30,000 updates on mazes and walkers, 2,750 on the
 racing car, five seeds. These are its numbers, not ours, and every table says so.
@@ -20,7 +21,7 @@ class Reference:
 
 
 def f1_returns() -> dict[str, dict[str, tuple[float, float]]]:
-    """What the paper prints of its circuits, read from `data/f1.txt`.
+    """The paper's results on its circuits, read from `data/f1.txt`.
 
     Returns:
         Mean and standard error of the return on each track, and over all of them (`Mean`), by method.
@@ -51,4 +52,4 @@ WALKER = Reference(
     {"accel-cenie": "close to 55 % of optimal"},
 )
 REFERENCES = {"perfect-large": PERFECT_LARGE, "walker6": WALKER}
-"""What the paper prints of single suites."""
+"""The paper's results on single suites."""

@@ -34,7 +34,7 @@ class Scene:
 
 
 def renderer_of(domain: Domain) -> Renderer:
-    """How the domain is drawn. Raises `SettingsError` if it cannot be."""
+    """The renderer of the domain. Raises `SettingsError` if it cannot be."""
     if domain.render is None:
         raise SettingsError([Problem("domain", f"{show(domain.name)} has no pictures (Domain.render)")])
     return domain.render
@@ -146,7 +146,7 @@ def buffer_scenes(domain: Domain, buffer: dict[str, np.ndarray], rows: Iterable[
 
 @functools.lru_cache(maxsize=8)
 def _like(domain: Domain) -> Level:
-    """What a level of the domain is made of."""
+    """A template of the domain's levels."""
     return jax.eval_shape(domain.generator("random"), jax.random.key(0))
 
 

@@ -1,4 +1,4 @@
-"""What a report says of held-out levels: bars, tables, statistics and curves."""
+"""The part of a report on held-out levels: bars, tables, statistics and curves."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -53,12 +53,12 @@ def _levels(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
 
 
 def _unknown(found: SuiteScores) -> str:
-    """What makes statistics NaN, to stand at the end of a caption."""
+    """The reason for NaN statistics, to stand at the end of a caption."""
     return "".join(f" {sentence}." for sentence in unknown_scores(found))
 
 
 def _intervals(writer: ReportWriter, found: SuiteScores) -> str:
-    """What the intervals of a caption say, and what they cannot."""
+    """The meaning of the intervals in a caption, and their limits."""
     covers = stats.COVERS_STRATIFIED if writer.options.stratified else stats.COVERS
     few = dict.fromkeys(stats.few_runs(len(each.runs)) for each in found.groups)
     return " ".join([covers, *(f"Mind: {sentence}." for sentence in few if sentence)])
@@ -72,7 +72,7 @@ def _counted(found: SuiteScores) -> str:
 
 
 def _paper_sentence(suite: str, methods: Sequence[str]) -> str:
-    """What the paper prints of this suite, marked as the paper's."""
+    """The paper's results on this suite, marked as the paper's."""
     known = reference.REFERENCES.get(suite)
     values = {} if known is None else {name: text for name, text in known.values.items() if name in methods}
     if known is None or not values:

@@ -38,7 +38,7 @@ _MARKDOWN = str.maketrans(
     {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
     | {character: "\\" + character for character in "\\`*[]|$"}
 )
-"""What Markdown reads otherwise: marks of its own, of HTML and of mathematics."""
+"""Characters that Markdown reads otherwise: marks of its own, of HTML and of mathematics."""
 
 
 def csv_bytes(rows: Sequence[Row]) -> bytes:
@@ -63,7 +63,7 @@ def _cell(value: Any) -> Any:
 
 
 def run_rows(groups: Sequence[Group]) -> list[Row]:
-    """What was compared: a row for each run."""
+    """The compared runs: a row for each."""
     return [
         {
             "domain": group.domain,
@@ -147,7 +147,7 @@ def aggregate_rows(found: SuiteScores, estimates: Mapping[str, Mapping[str, Esti
 
 
 def improvement_rows(pairs: Mapping[tuple[str, str], Estimate]) -> list[Row]:
-    """How probable it is that a run of one group is better than one of another."""
+    """The probability that a run of one group is better than one of another."""
     return [
         {"group": one, "better_than": other, "probability": each.value, "low": each.low, "high": each.high}
         for (one, other), each in pairs.items()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """What to make besides what is made quickly.
+    """The parts to make besides those that are made quickly.
 
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
     few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to

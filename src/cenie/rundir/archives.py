@@ -18,7 +18,7 @@ from cenie.system.durable import read_limited
 _LARGEST_FILE = 2**30
 _LARGEST_CONTENT = 2**32
 BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, RuntimeError, OSError)
-"""What reading a damaged archive may raise."""
+"""Errors that reading a damaged archive may raise."""
 
 
 def archive_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:

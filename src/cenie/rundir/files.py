@@ -148,7 +148,7 @@ class RunDirectory:
             os.close(descriptor)
 
     def in_use_by(self) -> str | None:
-        """Who holds the lock, in words; None if nobody does."""
+        """The holder of the lock, in words; None if there is none."""
         try:
             descriptor = open_regular(self.lock_file, os.O_RDONLY)
         except OSError:
@@ -198,7 +198,7 @@ def _refused(what: str, error: OSError) -> Exception:
 
 
 def _holder(content: bytes) -> str | None:
-    """Who wrote the lock file, in words; None if it was released."""
+    """The writer of the lock file, in words; None if it was released."""
     if not content.strip():
         return None
     try:

@@ -24,12 +24,12 @@ LEVEL_COLUMNS = (
 """The next ones, as far as a method has them; scores under names of their own follow, and then what the
 domain says of a level as `level/NAME`."""
 KINDS = ("new", "replay", "edit")
-"""What the levels of a cycle are, in the order of their numbers."""
+"""The kinds of a cycle's levels, in the order of their numbers."""
 _WHOLE = {*LEVEL_PLACE, "id", "parent", "generation", "episodes"}
 _LARGEST_READ = 2**32
 """Bytes that are read at once, at most: all of them are columns in memory then."""
 _PLACES = 64
-"""Of a sample."""
+"""Places of a sample."""
 
 
 def is_recorded(number: int, full: int) -> bool:

@@ -27,7 +27,7 @@ from cenie.system.durable import open_regular
 COUNTERS = ("cycle", "updates", "env_steps")
 """Columns that every curve has."""
 PLACES = 300
-"""How many points a curve has, at most."""
+"""The largest number of points of a curve."""
 _ROWS_AT_A_PLACE = 8
 _TAIL = 2**16
 """Bytes at the end of a table, in which its last row is looked for."""
@@ -103,7 +103,7 @@ def read_curves(path: Path, names: Sequence[str], places: int = PLACES) -> dict[
     """Columns of a table of JSON rows as curves of at most `places` points, with their counters.
 
     A point is the mean of consecutive rows (of those that have a number). A table of many rows is not read as
-    a whole: at each of so many equally spaced places some rows are read, and the others passed over.
+    a whole: some rows are read at each of `places` equally spaced places, the others are not.
 
     Args:
         path: the file; one that is not there has empty columns.

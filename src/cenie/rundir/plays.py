@@ -15,7 +15,8 @@ from cenie.rundir.archives import BROKEN, archive_bytes, read_archive
 PLAYS = "plays.npz"
 """The file beside the arrays of a checkpoint."""
 _OUTCOMES = ("return", "solved", "length", "episodes")
-"""What is kept of the records of a play, besides what the domain says of the level as `level/NAME`."""
+"""The columns kept from the records of a play, besides the domain's statistics of the level as
+`level/NAME`."""
 
 Plays = dict[str, np.ndarray]
 """Columns of equal length: `id` in ascending order, each once, and `cycle`, `updates` and the outcome."""
@@ -51,7 +52,7 @@ def plays_of(
 
 
 def newest(earlier: Plays, later: Plays) -> Plays:
-    """Of each level the later play, if it has any."""
+    """The later play of each level, if it has any."""
     if not later or not len(later["id"]):
         return earlier
     if earlier.keys() != later.keys():  # there were none, or of another version of the domain
@@ -103,7 +104,7 @@ def _is_whole(plays: Plays) -> bool:
 
 
 def _last_of_each(rows: Plays) -> Plays:
-    """Of the rows of each id the last one."""
+    """The last row of each id."""
     # `unique` gives the first of equal ones, so look from the end.
     ids, first = np.unique(rows["id"][::-1], return_index=True)
     return {name: values[::-1][first] for name, values in rows.items()} | {"id": ids}

@@ -19,8 +19,8 @@ from cenie.settings import SettingsError
 from cenie.system.durable import WriteError
 
 Decay = Literal["keep", "stretch", "restart"]
-"""What becomes of the fall of the learning rate when a run is made longer: it stays as it was, it reaches
-its end with the new end of the run, or it begins once more where the run is."""
+"""The fall of the learning rate when a run is made longer: it stays as it was, it reaches its end with the
+new end of the run, or it begins once more where the run is."""
 
 _WHOLE_FILE = 2**30
 _SHOWN = 20
@@ -29,7 +29,7 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """What a checkpoint says of the run it is from, besides the arrays.
+    """The facts of a checkpoint about the run it is from, besides the arrays.
 
     `settings` is the whole config at that time, `rows` how many rows each table had.
     `deviations` says in words why the run is not bit for bit the one that its config describes; it is
@@ -174,7 +174,7 @@ def decays(config: Config) -> bool:
 
 
 def decay_note(config: Config) -> str | None:
-    """What to know of the learning rate of a run that was made longer; None if it falls until the end."""
+    """A note on the learning rate of a run that was made longer; None if it falls until the end."""
     ppo = config.student.ppo
     end = ppo.decay_from + (ppo.decay_updates or config.updates)
     if not decays(config) or end >= config.updates:

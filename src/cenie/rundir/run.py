@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run has left behind so far. Every part is read when it is first asked for, and kept.
+    """The data that a run has left behind so far. Every part is read when it is first asked for, and kept.
 
     A file that is not there is empty. One that is damaged raises `RunDirectoryError` with the reason; the
     others can still be read. Of `later_evaluations`, `snapshots` and `curves` what is damaged is left out,
@@ -46,13 +46,13 @@ class Run:
 
     path: Path
     parts: "Parts | None" = None
-    """What the run was begun with in Python, if anything."""
+    """The parts the run was begun with in Python, if any."""
     entry: "Domain | None" = None
     """The domain, if it is one of the user's own: no code is run because a file says so."""
     devices: int | None = None
     """On how many devices to open the state; None for as many as the config says."""
     damage: list[str] = field(default_factory=list)
-    """What was found damaged so far and left out."""
+    """Notes on damage that was found so far, and left out."""
 
     @property
     def files(self) -> RunDirectory:
@@ -91,12 +91,12 @@ class Run:
 
     @functools.cached_property
     def summary(self) -> dict[str, Any] | None:
-        """What the run came to; None while it is not finished."""
+        """The final result of the run; None while it is not finished."""
         return read_summary(self.files.summary)
 
     @property
     def version(self) -> str | None:
-        """Of cenie; None while the run is not finished."""
+        """The version of cenie; None while the run is not finished."""
         return None if self.summary is None else str(self.summary.get("version"))
 
     # Its tables
@@ -145,7 +145,7 @@ class Run:
 
     @functools.cached_property
     def later_evaluations(self) -> dict[str, Episodes]:
-        """What `cenie evaluate` played, by suite: of each the file of the latest checkpoint."""
+        """The episodes of `cenie evaluate`, by suite: for each suite the file of the latest checkpoint."""
         found: dict[str, Episodes] = {}
         for file in sorted(self.path.glob("evaluation-*.csv")):
             try:
@@ -165,7 +165,8 @@ class Run:
         return list(dict.fromkeys([*self.evaluations.suites(), *self.later_evaluations]))
 
     def final_episodes(self, suite: str) -> Episodes:
-        """What the run came to on a suite: what `cenie evaluate` played, or else its own last evaluation."""
+        """The final episodes on a suite: those of `cenie evaluate`, or else of the run's own last
+        evaluation."""
         later = self.later_evaluations.get(suite)
         return self.evaluations.of(suite).last() if later is None else later
 

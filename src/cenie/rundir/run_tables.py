@@ -22,11 +22,11 @@ class RunTables:
     snapshots: Snapshots
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table should have, and how many snapshots there should be; not the times."""
+        """The number of rows each table should have, and of snapshots there should be; not the times."""
         return {name: table.rows for name, table in self._counted().items()}
 
     def found(self) -> dict[str, int]:
-        """How many there are in fact."""
+        """The number of rows and snapshots that are there in fact."""
         return {name: table.found() for name, table in self._counted().items()}
 
     def sync(self) -> None:
@@ -35,7 +35,7 @@ class RunTables:
             table.sync()
 
     def _counted(self) -> dict[str, JsonLines | EvaluationTable | LevelTable | Snapshots]:
-        """What must be complete at the end of a run."""
+        """The parts that must be complete at the end of a run."""
         tables = (self.metrics, self.evaluations, self.levels)
         return {table.path.name: table for table in tables} | {self.snapshots.path.name: self.snapshots}
 

@@ -25,7 +25,7 @@ from cenie.system.durable import (
 )
 
 _COUNTED = ("parent", "generation", "last_played", "clock")
-"""Of a level buffer, what consists of whole numbers besides ids."""
+"""The parts of a level buffer that consist of whole numbers, besides ids."""
 PLAYED = "played"
 """Before the names of the columns of a buffer that are about the newest play of each level."""
 _SNAPSHOT = re.compile(r"cycle-(\d{8,18})\.npz", re.ASCII)
@@ -33,7 +33,7 @@ _SNAPSHOT = re.compile(r"cycle-(\d{8,18})\.npz", re.ASCII)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was kept at an evaluation.
+    """The data kept at an evaluation.
 
     `points` has the arrays `values` [s, d] (state representation and action, side by side), and for each of
     them the `cycle`, the `kind` of that cycle (a place in `KINDS`), the `level` of its batch and the `step`;
@@ -68,7 +68,7 @@ class Snapshots:
         self.rows += 1
 
     def found(self) -> int:
-        """How many snapshots there are in fact."""
+        """The number of snapshots that are there in fact."""
         return len(snapshots_of(self.path))
 
 
@@ -124,7 +124,7 @@ def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
 
 
 def _misfits(arrays: Mapping[str, np.ndarray], key: str, kind: str, dimensions: int) -> Iterator[str]:
-    """What does not fit together in one part of a snapshot, whose array `key` has a row for each item."""
+    """Yield the inconsistencies in one part of a snapshot, whose array `key` has a row for each item."""
     if not arrays:
         return
     if key not in arrays or arrays[key].ndim != dimensions or arrays[key].dtype.kind not in kind:

@@ -1,4 +1,4 @@
-"""What all tables of a run have in common: append-only files of lines that begin with, or name, a cycle.
+"""The base of all tables of a run: append-only files of lines that begin with, or name, a cycle.
 
 A row depends on the config and the seed only, never on the clock, so that an interrupted and resumed run
 leaves the same bytes as an uninterrupted one. Each file has a module of its own (`metrics`, `evaluations`,
@@ -50,7 +50,7 @@ class Table:
         self.rows += rows
 
     def found(self) -> int:
-        """How many whole lines the file has in fact, without its header."""
+        """The number of whole lines the file has in fact, without its header."""
         try:
             return sum(
                 line.endswith(b"\n") and not is_header(number, line)
@@ -98,7 +98,7 @@ def readable_lines(path: Path) -> Iterator[bytes]:
 
 
 def unreadable(path: Path, error: OSError) -> RunDirectoryError:
-    """What to raise for a file that the system does not let us read."""
+    """The error for a file that the system does not let us read."""
     return RunDirectoryError(f"cannot read {path}: {explain(error)}")
 
 

@@ -1,4 +1,4 @@
-"""How a student does on its worst levels: the conditional value at risk (CVaR) of a large suite.
+"""A student's result on its worst levels: the conditional value at risk (CVaR) of a large suite.
 
 As in SFL (Rutherford et al., 2024), episodes that count are others than those that say which levels are the
 worst. Levels that look worst by the episodes of a few plays are unlucky ones in part; counted by the same
@@ -44,7 +44,7 @@ def worst_levels(
 
 
 def _place_in_group(number: np.ndarray) -> np.ndarray:
-    """How many elements of the same number stand before each."""
+    """The number of elements of the same value before each."""
     order = np.argsort(number, kind="stable")
     first = np.searchsorted(number[order], number[order])
     places = np.empty(len(number), int)

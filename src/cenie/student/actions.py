@@ -104,7 +104,7 @@ class Beta(ActionDistribution):
 
 
 _PROPOSALS = 8
-"""Of which all are refused once in 10^10 times, or more rarely."""
+"""Proposals at a time. All of them are refused once in 10^10 times, or more rarely."""
 
 
 def _gamma(key: PRNGKeyArray, shape: Float[Array, "*batch"]) -> Float[Array, "*batch"]:

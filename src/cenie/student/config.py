@@ -34,12 +34,12 @@ class Conv:
         5,
         minimum=1,
         maximum=65_536,
-        help="To how many numbers the rest of the observation is mapped.",
+        help="Numbers to which the rest of the observation is mapped.",
         source="original code, mazes",
     )
     mapped: Literal["rest", "discrete"] = setting(
         "rest",
-        help="What the linear map reads: all of the rest, or its discrete parts only; the others stay as "
+        help="The input of the linear map: all of the rest, or its discrete parts only; the others stay as "
         "they are.",
         source="original code, mazes",
     )
@@ -53,7 +53,7 @@ class Conv:
         return self.mapped == "rest" or isinstance(part, Discrete)
 
     def width(self, parts: Parts) -> int:
-        """How many numbers the encoder makes of an observation."""
+        """The number of outputs of the encoder for an observation."""
         image, rest = image_and_rest(parts)
         rows, columns = (length - KERNEL + 1 for length in image.shape[:2])
         mapped, unmapped = self.mapped_and_not(rest)
@@ -84,7 +84,7 @@ class Bits:
         return self.codes or tuple(range(int(image.low), int(image.high) + 1))
 
     def inputs(self, parts: Parts) -> int:
-        """How many bits and other numbers the layer reads."""
+        """The number of bits and other numbers the layer reads."""
         image, rest = image_and_rest(parts)
         return len(self.codes_of(image)) * math.prod(image.shape[:2]) + _total(rest)
 
@@ -113,15 +113,15 @@ class Flat:
 
 
 Encoder = Conv | Bits | Flat
-"""What an observation is made into before it is remembered."""
+"""The encoder of an observation, before it is remembered."""
 
 Continuous = Literal["gaussian", "beta"]
 """Distributions of continuous actions: `gaussian` for the walker, `beta` on [0, 1] for the car."""
 
-_ENCODER = "What an observation is made into first."
+_ENCODER = "The first layer for observations."
 _ENCODER_SOURCE = "ours; a student begins with conv, as in the original code for mazes"
 _MEMORY_SIZE = "Units of the memory."
-_HEAD_SIZE = "Units of the one hidden layer of the actor, and of that of the critic."
+_HEAD_SIZE = "Units of the one hidden layer of the actor, and of the critic's."
 _CONTINUOUS = "The distribution of continuous actions: gaussian, or beta on the range from 0 to 1."
 
 
@@ -140,11 +140,11 @@ class Lstm:
     memory_size: int = setting(
         256, minimum=1, maximum=65_536, help=_MEMORY_SIZE, source="original code, mazes"
     )
-    # The original code names (32, 32), of which its builder makes one hidden layer.
+    # The original code names (32, 32), but its builder makes one hidden layer.
     head_size: int = setting(32, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="original code, mazes")
     forget_bias: float = setting(
         0.0,
-        help="What the biases of the forget gates begin with: 1 remembers for longer at first.",
+        help="The initial biases of the forget gates: 1 remembers for longer at first.",
         source="original code, mazes",
     )
     continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="ours")
@@ -180,7 +180,7 @@ class Mlp:
         source="original code, walker",
     )
     activation: Literal["tanh", "relu"] = setting(
-        "tanh", help="What follows each hidden layer.", source="original code, walker"
+        "tanh", help="The activation after each hidden layer.", source="original code, walker"
     )
     continuous: Continuous = setting("gaussian", help=_CONTINUOUS, source="original code, walker")
 
@@ -226,7 +226,7 @@ class Pixels:
         4,
         minimum=1,
         maximum=64,
-        help="How many images a decision looks at; the first of an episode stands for those before it.",
+        help="Images that a decision looks at; the first of an episode stands for those before it.",
         source="original code, racing",
     )
     channels: tuple[int, ...] = setting(
@@ -240,14 +240,14 @@ class Pixels:
         (4, 3, 3, 3, 3, 3),
         minimum=1,
         maximum=64,
-        help="How many rows, and columns, each convolution looks at together: one number for each layer.",
+        help="Rows, and columns, that each convolution looks at together: one number for each layer.",
         source="original code, racing",
     )
     strides: tuple[int, ...] = setting(
         (2, 2, 2, 2, 1, 1),
         minimum=1,
         maximum=64,
-        help="How far each convolution moves on: one number for each layer.",
+        help="The stride of each convolution: one number for each layer.",
         source="original code, racing",
     )
     head_size: int = setting(100, minimum=1, maximum=65_536, help=_HEAD_SIZE, source="original code, racing")
@@ -291,7 +291,7 @@ class Pixels:
 class Board:
     """For actions that choose a tile of an image, such as a designer's: smooth over the board, no memory.
 
-    What stands where is read as cosine waves along both axes, and so many waves say which tiles are liked.
+    The things on the board are read as cosine waves along both axes, and as many waves give the preferences.
     A rule such as "far from the goal" is then a few weights, which noisy rewards can teach, where other
     networks learn every pair of tiles for itself. Tiles are numbered along the first axis first; a border of
     the image that cannot be chosen is not read. Beside the image only discrete parts are read: noise has
@@ -303,8 +303,7 @@ class Board:
         4,
         minimum=1,
         maximum=128,
-        help="How many waves along each axis: the first is flat, the second has its crest and its trough at "
-        "the ends.",
+        help="Waves along each axis: the first is flat, the second has its crest and its trough at the ends.",
         source="ours",
     )
     codes: tuple[int, ...] = setting(
@@ -321,7 +320,7 @@ class Board:
         return Bits(codes=self.codes).codes_of(image)
 
     def inputs(self, parts: Parts) -> int:
-        """How many waves of what stands on the board, and bits of discrete parts, are read."""
+        """The number of inputs: waves of the things on the board, and bits of discrete parts."""
         image, rest = image_and_rest(parts)
         discrete = [part for part in rest if isinstance(part, Discrete)]
         return len(self.codes_of(image)) * self.waves**2 + _total(discrete)
@@ -351,7 +350,7 @@ def image_and_rest(parts: Parts) -> tuple[Box, tuple[Space, ...]]:
 
 
 def border_of(image: Box, tiles: int) -> int | None:
-    """How wide the border around so many tiles of the image is; None if no border leaves so many."""
+    """The width of the border that leaves `choices` tiles of the image; None if no border does."""
     rows, columns = image.shape[:2]
     wide = range((min(rows, columns) + 1) // 2)
     return next((b for b in wide if (rows - 2 * b) * (columns - 2 * b) == tiles), None)
@@ -393,7 +392,7 @@ class PPOConfig:
     decay_updates: int | None = setting(
         None,
         minimum=1,
-        help="Over how many updates the learning rate falls; null stands for the length of the run, which is "
+        help="Updates over which the learning rate falls; null stands for the length of the run, which is "
         "filled in for the student when the run begins.",
         source="ours",
     )
@@ -417,7 +416,8 @@ class PPOConfig:
     clip: float = setting(
         0.2,
         above=0.0,
-        help="How far the ratio of probabilities may move from 1, and clipped values from the old ones.",
+        help="The range in which the ratio of probabilities may differ from 1, and clipped values from the "
+        "old ones.",
         source="paper",
     )
     value_clip: bool = setting(
@@ -433,21 +433,21 @@ class PPOConfig:
         source="paper, mazes and racing: its students",
     )
     max_grad_norm: float = setting(
-        0.5, above=0.0, help="Gradients that are longer are cut to this norm.", source="paper"
+        0.5, above=0.0, help="Longer gradients are cut to this norm.", source="paper"
     )
     adam_eps: float = setting(1e-5, above=0.0, help="The epsilon of Adam.", source="paper")
     epochs: int = setting(
         5,
         minimum=1,
         maximum=10_000,
-        help="How often each rollout is learned from.",
+        help="Passes over each rollout in an update.",
         source="paper, mazes and walker",
     )
     minibatches: int = setting(
         1,
         minimum=1,
-        help="Into how many parts a rollout is cut, with a gradient step for each: whole columns for a "
-        "network with memory, equal parts of all steps otherwise.",
+        help="Parts of a rollout, with a gradient step for each: whole columns for a network with memory, "
+        "equal parts of all steps otherwise.",
         source="paper, mazes",
     )
     normalise_returns: bool = setting(
@@ -481,11 +481,11 @@ class StudentConfig:
 
     network: NetworkConfig = setting(
         factory=lambda: Lstm(encoder=Conv()),
-        help="What decides and judges: lstm and gru remember, mlp and memoryless do not, and pixels looks at "
-        "the last few images.",
+        help="The network that decides and judges: lstm and gru remember, mlp and memoryless do not, and "
+        "pixels looks at the last few images.",
         source="paper, mazes",
     )
-    ppo: PPOConfig = setting(factory=PPOConfig, help="How the student learns from a rollout.")
+    ppo: PPOConfig = setting(factory=PPOConfig, help="The student's learning from a rollout.")
     num_levels: int = setting(
         32,
         minimum=1,
@@ -499,7 +499,7 @@ class StudentConfig:
 
     @property
     def levels_per_minibatch(self) -> int:
-        """How many devices, at most, can share both the levels and every minibatch evenly."""
+        """The largest number of devices that can share both the levels and every minibatch evenly."""
         if self.network.recurrent:
             return self.num_levels // self.ppo.minibatches
         return math.gcd(self.num_levels, self.num_levels * self.num_steps // self.ppo.minibatches)

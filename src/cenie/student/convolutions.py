@@ -17,8 +17,8 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 NUMBERS_AT_ONCE = 10 * 96 * 96 * 12
-"""How many numbers of images a gradient is computed for at a time on a CPU, so that what it needs stays in
-the cache: those of ten steps at the size of the original code."""
+"""Numbers of images for which a gradient is computed at a time on a CPU, so that its arrays stay in the
+cache: ten steps at the size of the original code."""
 
 _FEW_PLACES = 32
 """Where the kernel goes to so few places of an image, all patches in one matrix are fastest."""
@@ -58,7 +58,7 @@ class Convolution(eqx.Module):
 
 
 def in_blocks(images: Shaped[Array, "b _ _ _"], size: int) -> Shaped[Array, "b y x p"]:
-    """What a kernel meets that moves on by its own size, in the order of its entries."""
+    """The inputs of a kernel that moves on by its own size, in the order of its entries."""
     batch, depth = images.shape[0], images.shape[3]
     rows, columns = (length // size for length in images.shape[1:3])
     whole = images[:, : rows * size, : columns * size]
@@ -182,7 +182,7 @@ def _gradient_by_blocks(images: Images, kernel: Kernel, stride: int, gradient: I
 
 
 def _patches(images: Images, kernel: Kernel, stride: int) -> Patches:
-    """What the kernel meets at every place, in the order of its entries."""
+    """The inputs of the kernel at every place, in the order of its entries."""
     rows, columns = (_places(length, kernel, stride) for length in images.shape[1:3])
     met = [
         images[

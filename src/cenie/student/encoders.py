@@ -20,7 +20,7 @@ Spaces = tuple[Space, ...]
 
 
 _DENSE_VIEWS = 8
-"""Views of at most so many times the size of a kernel are multiplied with a dense matrix."""
+"""Views of at most this many times the size of a kernel are multiplied with a dense matrix."""
 
 
 class ConvEncoder(eqx.Module):
@@ -186,7 +186,7 @@ def _placement(view: tuple[int, ...]) -> np.ndarray:
 
 
 def _patches(pixels: Float[Array, "x ..."], view: tuple[int, ...]) -> Float[Array, "k p ..."]:
-    """What each kernel entry meets at each output position."""
+    """The inputs of each kernel entry at each output position."""
     rows, columns = (length - KERNEL + 1 for length in view[:2])
     grid = pixels.reshape(*view, *pixels.shape[1:])
     shifted = [

@@ -28,7 +28,8 @@ def rollout_features(rollout: Rollout, action_space: Space) -> Float[Array, "n t
 
 
 def observed_features(observation: Observation, observation_space: PyTree[Space]) -> Float[Array, "*steps f"]:
-    """What is seen at each step as numbers: a bit for each value of a discrete part, whole numbers scaled."""
+    """The observation of each step as numbers: a bit for each value of a discrete part, whole numbers
+    scaled."""
     return jnp.moveaxis(flatten(parts_of(observation_space), observation), 0, -1)
 
 

@@ -34,7 +34,7 @@ from cenie.student.waves import board_waves
 
 
 class Decision(eqx.Module):
-    """What the student makes of an observation; `features` is its state representation for novelty."""
+    """The student's decision at an observation; `features` is its state representation for novelty."""
 
     policy: ActionDistribution
     value: Float[Array, "*batch"]
@@ -49,7 +49,8 @@ class Network(eqx.Module):
 
     @property
     def lookback(self) -> int:
-        """If not 0, the memory is that many observations before the present one, oldest first, and no more.
+        """The number of past observations the network sees. If positive, `memory` holds exactly these, oldest
+        first.
 
         The first observation of an episode stands for those before it. Such a memory is not stored: it is
         read from the observations of a rollout wherever a step is learned from, so that minibatches may be of
@@ -70,7 +71,7 @@ class Network(eqx.Module):
         return observations
 
     def look(self, film: Observation, places: Int[Array, "n seen"]) -> Decision:
-        """Decide at single steps, at each of which the observations at some places of a film are seen.
+        """Decide at single steps; each step sees the observations at some places of a film.
 
         Only of use with `lookback`; the last place is the present one.
         """
@@ -103,7 +104,7 @@ class Policy(eqx.Module):
     distribution: Literal["categorical", "gaussian", "beta"] = eqx.field(static=True)
     inputs: int = eqx.field(static=True)
     bounds: tuple[float, float] = eqx.field(static=True)
-    """Of beta actions."""
+    """The bounds of beta actions."""
 
     def __init__(self, action_space: Space, continuous: Continuous):
         discrete = isinstance(action_space, Discrete)
@@ -122,7 +123,8 @@ class Policy(eqx.Module):
 
     @property
     def gain(self) -> float:
-        """Of the initial weights of the layer before: all discrete actions begin almost equally likely."""
+        """The gain of the initial weights of the layer before: all discrete actions begin almost equally
+        likely."""
         return 0.01 if self.distribution == "categorical" else 1.0
 
     def __call__(self, outputs: Float[Array, "... o"]) -> ActionDistribution:
@@ -418,7 +420,7 @@ class FrameStack(Network):
 
 
 def frames_seen(start: Bool[Array, "n t"], lookback: int) -> Int[Array, "n t frames"]:
-    """What is seen at each step: places in a row of the `lookback` observations of a memory and `t` more.
+    """The frames seen at each step: places in a row of the `lookback` observations of a memory and `t` more.
 
     Nothing before the start of an episode is seen; its first observation takes the place.
     """

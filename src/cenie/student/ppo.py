@@ -37,7 +37,7 @@ class StudentState(eqx.Module):
 
 
 class _Batch(eqx.Module):
-    """What the loss reads. The leading axis is levels (with memory) or single steps (without).
+    """The input of the loss. The leading axis is levels (with memory) or single steps (without).
 
     Of a network that looks back, `observation` is where in the film the last observations of a step are.
     `weight`, if not all steps count, is what a step counts in means over the whole rollout: 0, or as much
@@ -86,7 +86,7 @@ def learn(
     return_scale, advantages = _scaled_advantages(config.ppo, state, rollout)
     batch, film = _batch(state.network, rollout, advantages)
     film = None if film is None else state.network.film(film)
-    # Every device looks frames up in the film, which must not be exchanged in a loop.
+    # Every device looks frames up in the film, which must not need a collective in a loop.
     film = devices.replicate(mesh, film)
     rate = _learning_rate(config.ppo, state.updates)
 

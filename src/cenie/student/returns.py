@@ -18,7 +18,7 @@ class ReturnScale(eqx.Module):
 
     @property
     def deviation(self) -> Float[Array, "*t"]:
-        """What rewards are divided by."""
+        """The number that rewards are divided by."""
         return jnp.sqrt(self.variance + _EPSILON)
 
 

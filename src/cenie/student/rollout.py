@@ -21,7 +21,7 @@ the observation before it. Each level has two keys, one of them for a restart.""
 
 
 class _Play(eqx.Module):
-    """What is carried from step to step. `masked` counts the non-finite numbers met so far."""
+    """The state carried from step to step. `masked` counts the non-finite numbers met so far."""
 
     state: EnvState
     observation: Observation
@@ -57,8 +57,8 @@ def collect(
     observation, state = devices.on_own_rows(mesh, jax.vmap(environment.reset), reset_keys, prepared)
     observation, masked = _finite(observation, count)
     memory = network.initial_memory(count)
-    # Each device decides for its own levels, lest the compiler exchange a memory at every step, and steps its
-    # own: a loop in an environment must not wait for those of other devices.
+    # Each device decides for its own levels, so that the compiler adds no collective for a memory at every
+    # step. It steps its own: a loop in an environment must not wait for the loops of other devices.
     decide = partial(devices.on_own_rows, mesh, network.step)
     make_step = partial(advance, environment)
 

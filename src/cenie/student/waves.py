@@ -6,7 +6,7 @@ import numpy as np
 
 
 def board_waves(columns: int, rows: int, count: int) -> np.ndarray:
-    """[waves, tiles]: so many waves along each axis, of mean square 1; the first of all is 1 everywhere.
+    """Cosine waves [waves, tiles] along each axis, of mean square 1; the first of all is 1 everywhere.
 
     Tiles are numbered along the first axis (columns) first.
     """

@@ -1,1 +1,1 @@
-"""What touches the operating system: files that survive a crash, streams that may break, signals."""
+"""The operating system: files that survive a crash, streams that may break, signals."""

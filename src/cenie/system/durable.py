@@ -49,7 +49,7 @@ def strict_json(data: Any) -> str:
 
 
 Content = bytes | Iterable[bytes]
-"""What to write: all at once, or in parts if it is too large for that."""
+"""The content to write: all at once, or in parts if it is too large for that."""
 
 
 def write_new(path: Path, content: Content) -> None:

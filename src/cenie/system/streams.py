@@ -54,8 +54,8 @@ def guard_streams() -> None:
     """Make standard output and standard error expendable; a stream that is closed becomes a silent one."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # The lowest free number is that of the closed stream: no file of ours may get it, lest somebody
-            # print into it.
+            # The lowest free number belongs to the closed stream. No file of ours may get it: a print would
+            # go into that file.
             opened = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, open(opened, "w" if descriptor else "r", encoding="utf-8"))  # noqa: SIM115
     sys.stdout, sys.stderr = (cast(TextIO, Expendable(stream)) for stream in (sys.stdout, sys.stderr))

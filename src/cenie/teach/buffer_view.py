@@ -33,7 +33,8 @@ class StoredLevels:
 
 
 def stored_levels(curriculum: Curriculum, state: TeacherState, number: int = 0) -> StoredLevels | None:
-    """What a level buffer (the first, unless students have their own) holds; None if the method has none."""
+    """The content of a level buffer (the first, unless students have their own); None if the method has
+    none."""
     if curriculum.replay is None:
         return None
     buffer = state.buffers[number]

@@ -1,4 +1,4 @@
-"""What a method is: a frozen record of the parts that distinguish one teacher from another."""
+"""A method as data: a frozen record of the parts that distinguish one teacher from another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Correction(Protocol):
         ...
 
     def score(self, state: PyTree[Any], play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
-        """What is added to the score of each level of a batch, before the model learns from it."""
+        """The addition to the score of each level of a batch, before the model learns from it."""
         ...
 
     def learn(
@@ -116,9 +116,9 @@ class Editing:
     """After a replay, with some probability, small changes of the replayed levels are tried out.
 
     `parents`: the whole `batch`, one child each; or only the four `easy` (or `hard`) levels of the batch,
-    those of the lowest (highest) score, each of which then gets an equal share of the children.
-    With `children` m > 1 a parent has m children side by side, of which only the most novel is offered to
-    the buffer; a batch then has room for an m-th of the parents.
+    with the lowest (highest) score. Each parent then gets an equal share of the children. With `children`
+    m > 1 a parent has m children side by side, and only the most novel one is offered to the buffer; a batch
+    then has room for an m-th of the parents.
     """
 
     edit: Callable[[PRNGKeyArray, Level], Level]
@@ -133,7 +133,7 @@ class Curriculum:
 
     `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
     meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
-    whether a level of which no episode was completed tells the source what it has returned so far; with
+    whether a level without a completed episode tells the source what it has returned so far; with
     `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the scores,
     with the weight `alpha`; the scores share the rest. `features` says what describes a step to it. All
     `students` play in every cycle: the same levels, or, where `own_levels` says so, each those of its own
@@ -172,7 +172,7 @@ class Curriculum:
 
     @property
     def buffers(self) -> int:
-        """How many level buffers there are."""
+        """The number of level buffers."""
         if self.replay is None:
             return 0
         return self.students if self.own_levels else 1
@@ -189,7 +189,7 @@ class Curriculum:
 
 
 class Assignment(eqx.Module):
-    """What the teacher asks for in one cycle: play these levels, and learn from them if `students_learn`.
+    """The teacher's request for one cycle: play these levels, and learn from them if `students_learn`.
 
     One batch for each level buffer (or one at all), as plays that are yet to be played: without `own_levels`
     all students play the first. `proposal` is what the source wants back with the outcome of its levels.
@@ -201,7 +201,7 @@ class Assignment(eqx.Module):
     proposal: Proposal
 
     def batch_of(self, student: int) -> Play:
-        """What a student plays."""
+        """The batch that a student plays."""
         return self.batches[min(student, len(self.batches) - 1)]
 
 

@@ -157,8 +157,8 @@ def _nth(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
 
 
 Turn = tuple[Assignment, TeacherState, tuple[Play, ...], PRNGKeyArray, PRNGKeyArray]
-"""What was asked for and played: the assignment, what asking has changed in the teacher (None elsewhere), the
-plays, and the keys for learning and telling."""
+"""A turn that was played: the assignment, the changes of the teacher by asking (None elsewhere), the plays,
+and the keys for learning and telling."""
 
 
 def cycle(
@@ -227,7 +227,7 @@ def learn_all(setup: Setup, state: TrainState, turn: Turn) -> tuple[tuple[Studen
     students, metrics = [], {}
     for number, student in enumerate(_players(setup, state)):
         rollout = plays[number].rollout
-        if students:  # One after another, because learning exchanges gradients.
+        if students:  # One after another, because learning has a collective of gradients.
             rollout = after_this(students[-1].skipped, rollout)
         key = _nth(learn_key, number)
         after, learned = _learn_if(assignment.students_learn, setup, number, student, rollout, key)
@@ -332,14 +332,14 @@ def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
 
 
 def _statistics(setup: Setup, levels: Level) -> Metrics:
-    """What the domain says of each level."""
+    """The domain's statistics of each level."""
     # A loop in there must not wait for the loops of other devices.
     found = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), levels)
     return {f"level/{name}": value for name, value in found.items()}
 
 
 def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
-    """How many points a level has, and of how many numbers; nothing is played to find out."""
+    """The number of points of a level, and the length of each; nothing is played to find out."""
     if setup.curriculum.novelty is None:
         return 0, 0
     environment, count = setup.environment, setup.student.num_levels
@@ -373,7 +373,7 @@ def _learn_if(
 
 
 def _fared(play: Play) -> Metrics:
-    """How a student fared on its levels."""
+    """The results of a student on its levels."""
     outcomes, masked = play.outcomes, play.rollout.masked
     episodes = jnp.sum(outcomes.finished)
     share = outcomes.finished / jnp.maximum(episodes, 1)
@@ -387,6 +387,6 @@ def _fared(play: Play) -> Metrics:
 
 
 def _named(number: int, metrics: Metrics, *, plain: str) -> Metrics:
-    """What is logged of a student, under its number; of the first one, under a `plain` prefix."""
+    """The logged numbers of a student, under its number; of the first one, under a `plain` prefix."""
     prefix = f"student{number}/" if number else plain
     return {f"{prefix}{name}": value for name, value in metrics.items()}

@@ -44,7 +44,7 @@ def not_measured(shapes: Any) -> Metrics:
 
 
 def batch_metrics(scores: Sequence[Float[Array, " n"]], scored: Bool[Array, " n"]) -> Metrics:
-    """What a batch cannot be learned from: levels without a score, or with scores that say nothing."""
+    """The levels of a batch that teach nothing: without a score, or with scores that say nothing."""
     equal = scored.sum() > 1
     for score in scores:
         lowest = jnp.where(scored, score, jnp.inf).min()

@@ -1,4 +1,4 @@
-"""What a novelty is: something that ranks levels beside their score, and learns from experience."""
+"""The interface of a novelty: it ranks levels beside their score, and learns from experience."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,7 +26,7 @@ class Novelty(Protocol):
         ...
 
     def score(self, state: NoveltyState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """How novel each level of a located play is, before `learn` takes it in."""
+        """The novelty of each level of a located play, before `learn` takes it in."""
         ...
 
     def learn(
@@ -52,7 +52,7 @@ class Novelty(Protocol):
         ...
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Any]:
-        """What to log: single numbers by name, or `Several` in one array."""
+        """The numbers to log: single numbers by name, or `Several` in one array."""
         ...
 
 
@@ -69,7 +69,7 @@ class ExaminingNovelty(Novelty, Protocol):
         student: Network | None = None,
         mesh: Mesh | None = None,
     ) -> Any:
-        """What there is to know of the levels: the `findings` of the play that the others then get.
+        """Examine the levels: return the `findings` of the play that the others then get.
 
         `student` is the network of the first student, where there is one.
         """

@@ -1,4 +1,4 @@
-"""What a cycle leaves for those who look at the run later: a row for each level, and a sample of points.
+"""The record of a cycle for later readers of the run: a row for each level, and a sample of points.
 
 Nothing here has an influence on training: all randomness comes from keys of its own.
 """
@@ -51,7 +51,7 @@ class Record(eqx.Module):
 
 
 def outcome_columns(outcomes: Outcomes) -> Columns:
-    """How the student fared on each level: means over completed episodes, NaN if there was none."""
+    """The student's results on each level: means over completed episodes, NaN if there was none."""
 
     def mean(value: Float[Array, " n"]) -> Float[Array, " n"]:
         return jnp.where(outcomes.completed, value, jnp.nan)

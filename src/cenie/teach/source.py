@@ -13,7 +13,7 @@ from cenie.student.ppo import StudentState
 
 SourceState = PyTree[Any]
 Proposal = PyTree[Any]
-"""What a source needs to remember of its proposal in order to learn from it, such as the design episode."""
+"""The part of a proposal that its source needs in order to learn from it, such as the design episode."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class PopulationSource(Source, Protocol):
-    """A source that has students of its own, one of which plays in each cycle.
+    """A source that has students of its own and plays one of them in each cycle.
 
     The student of the run is then a copy of that one which is to be evaluated, made anew after every cycle.
     """
@@ -50,11 +50,11 @@ class PopulationSource(Source, Protocol):
         ...
 
     def player(self, state: SourceState) -> StudentState:
-        """Who plays the levels that are proposed next."""
+        """The student that plays the levels that are proposed next."""
         ...
 
     def taken_back(self, state: SourceState, student: StudentState) -> SourceState:
-        """The state after the one that played has learned, or not. Called before `learn`."""
+        """Put the student that just played back into the population, learned or not, before `learn`."""
         ...
 
     def evaluated(self, state: SourceState) -> StudentState:

@@ -38,7 +38,8 @@ from cenie.xla.devices import replicate, side_by_side
 from cenie.xla.tricks import Several
 
 PARENTS = 4
-"""How many levels of a batch the `easy` and `hard` choices of parents keep (as in the original code)."""
+"""The number of levels of a batch that the `easy` and `hard` choices of parents keep (as in the original
+code)."""
 
 
 def init(
@@ -291,7 +292,7 @@ def store(
         state: The state that `ask` returned.
         plays: What each student played, located and scored.
         key: Decides whether the next cycle edits what was replayed.
-        mesh: The devices, each of which does this in full.
+        mesh: The devices. Each one does this in full.
 
     Returns:
         The state with the new buffers; the plays with the slots in which their levels are now; what to log.
@@ -391,7 +392,8 @@ def _assignment(
     batches: list[Play],
     proposal: Proposal,
 ) -> Assignment:
-    """What is asked for, and whether students learn from it: from all that is replayed, and from no edits."""
+    """The levels to play, and whether students learn from them: from all that is replayed, and from no
+    edits."""
     learned = (kind == REPLAY) | ((kind == NEW) & curriculum.learns_on_new(state.source))
     asked = tuple(dataclasses.replace(batch, kind=kind, learned=learned) for batch in batches)
     return Assignment(kind, learned, asked, proposal)
@@ -565,8 +567,8 @@ def _other(key: PRNGKeyArray) -> PRNGKeyArray:
 
 
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:
-    """How novelty ranks the stored levels beside each of their scores, the time since they were played, and
-    the novelty that they had before the last batch was learned from."""
+    """Rank correlations of the stored levels' novelty with each of their scores, with the time since they
+    were played, and with their novelty before the last batch was learned from."""
     others = {name: buffer.column(name) for name in buffer.columns if name != NOVELTY} | {
         "age": buffer.staleness.astype(jnp.float32),
         "outdated": outdated,

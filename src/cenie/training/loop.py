@@ -60,7 +60,7 @@ class _Run:
     deviations: list[str]
     failed_checkpoints: int = 0
     points: PointSample | None = None
-    """Of the newest chunk of cycles."""
+    """Points of the newest chunk of cycles."""
     plays: list[Plays] = field(default_factory=list)
     """For each level buffer the newest play of each of its levels; none if there are no snapshots."""
 
@@ -240,7 +240,7 @@ def _chunk(run: _Run, before: Counts) -> Counts:
 
 
 def _next_cycles(run: _Run, counters: Counts) -> int:
-    """How many cycles the next chunk has: no more than are left of the environment steps, if limited."""
+    """The number of cycles in the next chunk: no more than are left of the environment steps, if limited."""
     chunk, env_steps = run.config.run.cycles_per_chunk, run.config.run.env_steps
     if env_steps is None:
         return chunk
@@ -323,7 +323,7 @@ def _evaluate(run: _Run, counters: Counts, state: TrainState, *, final: bool) ->
 
 
 def _record_snapshot(run: _Run, counters: Counts, *, final: bool) -> None:
-    """What there is to keep at an evaluation; before the first cycle, and at many late ones, nothing."""
+    """Write the snapshot of an evaluation; before the first cycle, and at many late ones, there is none."""
     number, full = counters.updates // run.config.run.evaluate_every, run.config.run.recorded_evaluations
     if not (counters.cycles and full and (final or is_recorded(number, full))):
         return

@@ -1,4 +1,4 @@
-"""What must be in order, and what is known, before a run begins."""
+"""Preflight checks of a run, and the facts known before it begins."""
 
 from typing import TYPE_CHECKING
 
@@ -34,5 +34,5 @@ def check_start(config: Config, parts: "Parts | None" = None) -> None:
 
 
 def levels_before_replay(config: Config) -> int:
-    """How many levels the buffer must hold before any is replayed; 0 if that is not in the settings."""
+    """The number of levels the buffer must hold before any is replayed; 0 if that is not in the settings."""
     return 0 if config.replay is None else config.replay.levels_before_replay

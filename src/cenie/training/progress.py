@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one live line, notes, and the table at the end."""
+"""The terminal during a run: one live line, notes, and the table at the end."""
 
 import contextlib
 import threading
@@ -161,7 +161,7 @@ class Progress:
         return (now - began) * max(0.0, left)
 
     def _lines(self) -> Group:
-        """What the live display shows: a line for training, and one for an evaluation that goes on."""
+        """The lines of the live display: one for training, and one for an evaluation that goes on."""
         width = self._console.width
         lines: list[RenderableType] = [self._training_line(width)]
         for suite, (finished, total) in list(self._played.items()):
@@ -227,8 +227,8 @@ class Progress:
 
 
 def _curriculum(row: Mapping[str, Any]) -> list[str]:
-    """What is special to a run with novelty: its weight, the components of the present mixture (K in the
-    paper) once there is one, and how many levels are stored."""
+    """The numbers special to a run with novelty: its weight, the components of the present mixture (K in the
+    paper) once there is one, and the number of stored levels."""
     if "teacher/alpha" not in row:
         return []
     components = (

@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Built:
-    """What a config says, built: the domain, the parts of the cycle, and its compiled chunks."""
+    """The parts built from a config: the domain, the parts of the cycle, and its compiled chunks."""
 
     config: Config
     domain: Domain
@@ -145,7 +145,7 @@ def _updates(loaded: Loaded) -> int:
 
 
 def _tell_decay(config: Config, progress: Progress, decay: Decay | None) -> None:
-    """What a longer run should know of its learning rate, unless its user has chosen."""
+    """Say what a longer run should know of its learning rate, unless its user has chosen."""
     if decay is None and (note := decay_note(config)):
         progress.note(note)
     if decay is not None and not decays(config):

@@ -1,4 +1,4 @@
-"""What silently spoils a curriculum, and what to do about it: said once, not in every cycle."""
+"""Warnings of degenerate curricula, with a remedy: each is said once, not in every cycle."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ class Watch:
         self._said: set[str] = set()
 
     def look(self, levels: int, unscored: int, equal_scores: bool) -> Iterator[str]:
-        """Take in a batch of so many levels; yields what the user should know, each thing once."""
+        """Take in a batch of levels; yield the warnings for the user, each once."""
         if self._replay is None:
             return
         self._batches += 1
@@ -50,7 +50,7 @@ class Watch:
 
 
 def too_short(curriculum: Curriculum, num_steps: int, longest_episode: int) -> Iterator[str]:
-    """What can be foreseen: rollouts that may end before the first episode does."""
+    """Yield the warnings known beforehand: rollouts that may end before the first episode does."""
     replay = curriculum.replay
     unfinished = curriculum.unfinished if replay is None else replay.config.unfinished
     looks = replay is not None or not isinstance(curriculum.source, RandomSource)
@@ -63,7 +63,7 @@ def too_short(curriculum: Curriculum, num_steps: int, longest_episode: int) -> I
 
 
 def remedy(longest_episode: int, name: str = "replay.unfinished") -> str:
-    """What to do in a training run of ours; `name` is the setting of the teacher that decides."""
+    """The remedy in a training run of ours; `name` is the setting of the teacher that decides."""
     return (
         f"Raise student.num_steps to {longest_episode}, or set teacher.{name} to 'score' to score "
         "what was played of an episode"

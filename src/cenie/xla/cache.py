@@ -23,7 +23,7 @@ VARIABLE = "CENIE_CACHE_DIR"
 """Names another directory than the usual one; `off` keeps nothing."""
 
 TRACE = "-trace"
-"""How the names of traced programs end, which are kept beside the compiled ones (`xla/traces.py`)."""
+"""The ending of the names of traced programs, which are kept beside the compiled ones (`xla/traces.py`)."""
 
 LARGEST = 1 << 30
 """Bytes of programs for one kind of machine; beyond that the oldest go."""

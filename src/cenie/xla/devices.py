@@ -7,9 +7,9 @@ this one.
 The devices may belong to several processes (`jax.distributed`), which all run the same program. A process
 can read what lies on its own devices only: results go to the host through `to_host`, and nowhere else.
 
-Each device works on its own rows from beginning to end, and the results are exchanged once. That matters on
-host devices: XLA does not order an exchange in the condition of a loop against the others of the program, and
-devices that wait in different exchanges can wait for ever.
+Each device works on its own rows from beginning to end, and one collective shares the results. That matters
+on host devices: XLA does not order a collective in the condition of a loop against the others of the program,
+and devices that wait in different collectives can wait for ever.
 """
 
 import dataclasses
@@ -136,7 +136,7 @@ def _declares(node: Any) -> bool:
 
 
 def expected(mesh: Mesh | None, shapes: Any, *, split: bool) -> Any:
-    """What arrays of these shapes will be once they are placed: enough to compile for them."""
+    """The shapes and shardings that arrays will have once they are placed: enough to compile for them."""
     placement = _over(mesh) if split and mesh is not None else everywhere(mesh)
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement), shapes)
 
@@ -222,9 +222,9 @@ def side_by_side(mesh: Mesh | None, function: Callable[..., Any], *arguments: An
 def on_first_device(mesh: Mesh | None, when: jax.Array, function: Callable[..., Any], *arguments: Any) -> Any:
     """`function(*arguments)`, computed by the first device of the mesh alone; every device gets the result.
 
-    Zeros, and no work, where not `when`. For work that could only be shared out with exchanges in its loops.
+    Zeros, and no work, where not `when`. For work that could be shared only with collectives in its loops.
     Host devices have one pool of threads, so that the first one may use the cores of all while these wait.
-    The one exchange stands behind the condition, so that no device can miss it.
+    The one collective stands behind the condition, so that no device can miss it.
     """
     traced = jax.jit(function)
 

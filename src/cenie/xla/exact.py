@@ -71,7 +71,7 @@ def descending_keys(scores: Float[Array, " c"], mask: Bool[Array, " c"]) -> UInt
 
 
 def lexicographic_order(*keys: tuple[UInt32[Array, " c"], int]) -> UInt32[Array, " c"]:
-    """Indices that sort by several keys of so many bits, the last key first; what `lexsort` returns.
+    """Return indices that sort by several keys (values, bits), the last key first, as `lexsort` does.
 
     A radix sort whose digits share a word with the position: sorting one array of words is several times
     faster than sorting pairs, which is what `lexsort` does.

@@ -1,4 +1,4 @@
-"""What the machine offers, and what XLA is told of it. XLA reads the flags when a backend starts."""
+"""The machine's devices, and the flags of XLA. XLA reads the flags when a backend starts."""
 
 import contextlib
 import math
@@ -34,7 +34,7 @@ def cpu_quotas(root: Path = Path("/")) -> Iterator[float]:
 
 
 def show_devices(count: int, *flags: str) -> None:
-    """Let JAX see so many devices on the host, and XLA these flags.
+    """Make JAX see `count` devices on the host, and XLA these flags.
 
     Must run before JAX starts a backend. A flag that the user has set already is kept, and one that this
     version of XLA may not know is left out.
@@ -69,7 +69,7 @@ def _groups(mount: Path, path: str) -> list[Path]:
 
 
 def _quota(words: list[str]) -> Iterator[float]:
-    """Microseconds of CPU time for each period of so many; "max" and -1 mean no limit."""
+    """Yield the cores that a quota in microseconds per period allows; "max" and -1 mean no limit."""
     with contextlib.suppress(ValueError):
         quota, period = (int(word) for word in words)
         if quota > 0 and period > 0:

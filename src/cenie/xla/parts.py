@@ -48,13 +48,13 @@ from cenie.xla.traces import (
 )
 
 _NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
-"""XLA's newer way to write kernels, which takes half as long again and twice the memory to compile. Learning
-is faster with it by a tenth in mazes and by a third for walkers, and telling the teacher is not; of playing
-it depends on the domain, which says so to the whole process (`Domain.xla_flags`)."""
+"""XLA's newer way to write kernels. It takes half as long again and twice the memory to compile. Learning is
+faster with it by a tenth in mazes and by a third for walkers; telling the teacher is not. For playing it
+depends on the domain, which sets the flag for the whole process (`Domain.xla_flags`)."""
 
 _WITHOUT_TREES = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
-"""XLA makes three kernels of every longer sum, for its last digits. A buffer has many sums, and of no more
-numbers than it has slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
+"""XLA makes three kernels of every longer sum, for its last digits. A buffer has many sums, over at most its
+number of slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
 
 PARTS = {
     "ask_and_play": _WITHOUT_TREES,
@@ -138,7 +138,7 @@ class CompiledCycles:
         self._pending: Future[dict[str, Program]] | None = None
 
     def begin(self, state: TrainState) -> None:
-        """Compile for states like this one, of which the shapes are enough, while the caller goes on."""
+        """Begin to compile for states like this one, while the caller goes on; shapes are enough."""
         if self._pending is not None or self._programs is not None:
             return
         pool = ThreadPoolExecutor(1 + len(PARTS), "compiling")
@@ -198,7 +198,7 @@ class CompiledCycles:
             write(file, whole)
 
     def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
-        """What each part is called with; of a turn, the leaves."""
+        """The arguments of each part; for a turn, the leaves."""
         return {
             "ask_and_play": (state,),
             "learn_all": (state, turn),

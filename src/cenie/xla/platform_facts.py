@@ -1,4 +1,5 @@
-"""What the exact bits of a run depend on besides its config: software, devices, cores, compiler flags."""
+"""The facts besides its config on which the exact bits of a run depend: software, devices, cores, compiler
+flags."""
 
 import os
 import platform

@@ -90,7 +90,7 @@ class Program:
         return self.compiled(*jax.tree.leaves(arguments))
 
     def returning(self, *readers: Callable[[dict[str, Any]], Any]) -> Callable[..., tuple[Any, ...]]:
-        """The program as a function that returns a tuple, of which each reader makes an item.
+        """Return the program as a function that returns a tuple: one item from each reader.
 
         A reader gets the arrays of its item by their paths: `dict` leaves them so, `arrays` makes a list of
         them, and `like` a tree.
@@ -195,7 +195,7 @@ def write(path: Path, programs: Sequence[Traced]) -> None:
 
 @functools.cache
 def source_digest(root: Path = Path(__file__).parents[1]) -> str:
-    """Of all our code: a line that is changed anywhere may change what is traced."""
+    """The digest of all our code: a line that is changed anywhere may change what is traced."""
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()
@@ -204,7 +204,7 @@ def source_digest(root: Path = Path(__file__).parents[1]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Of the libraries whose code is traced along with ours."""
+    """The versions of the libraries whose code is traced along with ours."""
     return {name: metadata.version(name) for name in ("equinox", "jax", "jaxlib", "numpy", "optax")}
 
 

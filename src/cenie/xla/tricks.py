@@ -1,7 +1,7 @@
-"""What is written in a roundabout way because of the compiler: five tricks, a loop and a record.
+"""Roundabout forms that the compiler makes necessary: five tricks, a loop and a record.
 
 XLA keeps the meaning of a program and nothing else. On CPUs it computes what several kernels read once in
-each of them, merges the rounding of a product into that of a sum, exchanges data in an order of its own, and
+each of them, merges the rounding of a product into that of a sum, orders collectives in its own way, and
 compiles a kernel for every operation. `lax.optimization_barrier` is dropped before most of this is decided.
 So the functions here ask the compiler a question whose answer we know and it does not, or give it the same
 work in another form. All of them return the values of the plain formula. They keep XLA from
@@ -9,12 +9,12 @@ work in another form. All of them return the values of the plain formula. They k
 - `computed_once`: computing arrays again in each kernel that reads them (a physics step of racing with its
   frame took 164 us in the place of 285);
 - `looks_costly`: the same, inside of the long chains of small steps of the walker's solver;
-- `after_this`: exchanging data of two loops at a time, where two devices waited for each other for ever;
+- `after_this`: running collectives of two loops at a time, where two devices waited for each other for ever;
 - `rounded`: rounding a product and a sum as one, because a weight of 0 has to leave every bit as it is;
 - `materialised`: moving single numbers in the place of rows, in the backward pass of the LSTM.
 
-`write_rows` is one loop where each scatter would be compiled as one, and `Several` keeps scalars together of
-which each would be a kernel.
+`write_rows` is one loop where each scatter would be compiled as one. `Several` keeps scalars together that
+would each be a kernel.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def computed_once(tree: Tree, counts: Array) -> Tree:
     """The same arrays, computed here once, whatever is made of them.
 
     A branch does it, if the compiler does not know which way it always goes. `counts` are any numbers that
-    are not negative. They are evaluated once more for the branch, so pass something that is there anyway.
+    are not negative. They are evaluated again for the predicate, so pass something already in memory.
     """
     always = counts.reshape(-1)[0] >= 0
     return jax.lax.cond(always, lambda tree: tree, lambda tree: jax.tree.map(jnp.zeros_like, tree), tree)
@@ -68,12 +68,12 @@ def looks_costly(array: Array, ones: Array) -> Array:
 
 
 def after_this(counts: Array, tree: Tree) -> Tree:
-    """The same arrays, which are not there before `counts` is: any numbers that are not negative.
+    """Make the arrays depend on `counts`, any numbers that are not negative.
 
-    Work that exchanges data in a loop, such as learning, is not ordered by XLA on CPU against other
-    exchanges, unless one needs the result of the other: two devices may then wait for each other in different
-    exchanges. So the arrays get a question that only the end of the loop can answer, and whose answer is
-    always no. (A barrier is dropped before anything is ordered.)
+    XLA on CPU does not order the collectives of a loop, such as learning, against other collectives, unless
+    one needs the result of the other. Two devices may then wait for each other in different collectives. So
+    the arrays are selected by `counts < 0`, which is never true but unknown to XLA before the loop ends. (A
+    barrier is dropped before anything is ordered.)
     """
     never = counts.reshape(-1)[0] < 0
     return jax.tree.map(lambda leaf: jnp.where(never, jnp.zeros_like(leaf), leaf), tree)

@@ -80,7 +80,7 @@ def test_the_newest_plays_are_those_of_the_snapshot_however_long_the_records_are
     np.testing.assert_allclose(frame.columns["return"], returns)
     np.testing.assert_allclose(frame.columns["played at"], np.arange(30))
     data = curriculum_data(read_curriculum(run, 30))
-    assert {"name": "played at", "title": "last played (after so many updates)"} in data["columns"]
+    assert {"name": "played at", "title": "last played (number of updates)"} in data["columns"]
 
 
 def test_the_newest_play_is_not_looked_for_in_a_part_of_the_records(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ FILLED = "filled"
 GENERATORS = (*BUDGETS, FILLED)
 
 DESIGN_NOISE = 50
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MazeConfig:
     )
     redraw_direction: bool = setting(
         False,
-        help="Whether the first direction of each episode is drawn afresh, and that of the level ignored.",
+        help="Whether the first direction of each episode is drawn afresh, and the level's own is ignored.",
         source="ours; the original code draws it when a level is loaded",
     )
 
@@ -65,15 +65,15 @@ class MazeConfig:
         (0.0, 0.6),
         minimum=0.0,
         maximum=0.95,
-        help='Between what the share of walls of a level of the generator "filled" is drawn.',
+        help='The range from which the share of walls of a level of the generator "filled" is drawn.',
         source="SFL's code has 0 to 0.6 in JaxNav",
     )
 
-    num_edits: int = setting(
-        5, minimum=1, maximum=1000, help="How many tiles an edit changes.", source="paper"
-    )
+    num_edits: int = setting(5, minimum=1, maximum=1000, help="Tiles that an edit changes.", source="paper")
     edit_operations: tuple[Operation, ...] = setting(
-        ("wall", "empty", "goal"), help="What an edit may make of a tile.", source="original code"
+        ("wall", "empty", "goal"),
+        help="The contents that an edit may give to a tile.",
+        source="original code",
     )
 
     @property
@@ -86,11 +86,12 @@ class MazeConfig:
         return Discrete(self.num_actions)
 
     def wall_budget(self, generator: str) -> int:
-        """How many walls a designer may place who takes the place of this generator."""
+        """The number of walls for a designer in the place of this generator."""
         return round(self.fill[1] * self.size**2) if generator == FILLED else BUDGETS[generator]
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer in the place of a generator sees (the whole grid, the time, noise) and does."""
+        """The observation of a designer in the place of a generator (the whole grid, the time, noise), and
+        its actions."""
         side, steps = self.size + 2, self.wall_budget(generator) + 2
         parts = Box((side, side, 3), 0, 10, "uint8"), Discrete(steps + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(parts, Discrete(self.size**2), steps)

@@ -18,7 +18,7 @@ _AGENT = 10
 
 
 class DesignTask(eqx.Module):
-    """What the designer is given: the wall budget, and whether its first action scales it down."""
+    """The input of the designer: the wall budget, and whether its first action scales it down."""
 
     budget: Int[AnyArray, "*n"]
     uniform: Bool[AnyArray, "*n"]

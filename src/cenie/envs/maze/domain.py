@@ -37,6 +37,8 @@ def maze_domain(config: MazeConfig) -> Domain:
         encoding=encoding,
         render=Renderer(level=render, episode=episode_frames),
         presets=PRESETS,
+        settings=config,
+        make=maze_domain,
         # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing
         # loses without the newer kernels, 5 ms, loops gain that are not unrolled (docs/results.md).
         xla_flags=(

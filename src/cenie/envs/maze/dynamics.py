@@ -17,7 +17,7 @@ LEFT, RIGHT, FORWARD = 0, 1, 2
 
 
 class MazeState(eqx.Module):
-    """What changes during an episode: the position (x, y), the direction and the number of steps made."""
+    """The state of an episode: the position (x, y), the direction and the number of steps made."""
 
     position: Int[Array, "*n 2"]
     direction: Int[Array, "*n"]

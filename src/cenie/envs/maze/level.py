@@ -58,7 +58,7 @@ def make_level(
 
 
 def level_problems(level: MazeLevel) -> list[str]:
-    """What is wrong with a level, in words; empty if it is valid. Runs on the host."""
+    """The problems of a level, in words; empty if it is valid. Runs on the host."""
     walls = np.asarray(level.wall_map)
     height, width = walls.shape
     problems = []

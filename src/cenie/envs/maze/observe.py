@@ -1,4 +1,4 @@
-"""What the student sees: five sight lines of five tiles each, and its direction.
+"""The student's view: five sight lines of five tiles each, and its direction.
 
 The view is read through packed words: every line of the map is one or more 32-bit words, five tiles ahead
 are five bits of one word, and these five bits index a table that holds the finished 15 bytes of that

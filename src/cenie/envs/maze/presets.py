@@ -113,7 +113,7 @@ _QUICK: dict[str, Any] = {
     "run.checkpoint_every": 50,
 }
 
-# Levels of which the hard ones are rare, at a budget by which they are not all learned (docs/hard-mazes.md).
+# Hard levels are rare here, and the budget is too small to learn them all (docs/hard-mazes.md).
 _HARD: dict[str, Any] = {
     **_QUICK,
     "env.size": 21,

@@ -33,7 +33,7 @@ ACCEL12 = (*CENIE8, "Maze3", "SimpleCrossingS11N5", "FourRooms", "SmallCorridor"
 PLR7 = ("SixteenRooms", "Labyrinth", "Labyrinth2", "Maze", "Maze2", "SimpleCrossingS11N5", "SmallCorridor")
 ORIENTATIONS = tuple(f"{kind}{angle}" for kind in ("turned", "mirrored") for angle in (0, 90, 180, 270))
 FRESH_MAZES = 8
-"""How many entries of `cenie8-sym` are perfect mazes, each with its own draws."""
+"""The entries of `cenie8-sym` that are perfect mazes, each with its own draws."""
 
 _CORRIDORS = {"SmallCorridor": 13, "LargeCorridor": 19}
 _CROSSINGS = {"S9N1": (9, 1), "S9N2": (9, 2), "S9N3": (9, 3), "S11N5": (11, 5)}

@@ -12,7 +12,7 @@ from cenie.envs.maze.level import MazeLevel
 
 
 def task_space(config: MazeConfig) -> TaskSpace:
-    """How many walls there are, and how far the start is from the goal, walls ignored.
+    """The number of walls, and the distance from the start to the goal, walls ignored.
 
     Places are random. A goal in the middle has no tile at the largest distance: the start is then on one of
     the farthest.

@@ -42,11 +42,11 @@ CENTRE = (HULL_MASS * HULL_CENTRE + WHEEL_MASS * ANCHORS.sum(0)) / MASS
 HULL_ARM = HULL_CENTRE - CENTRE
 WHEEL_ARMS = ANCHORS - CENTRE
 ORBIT_INERTIA = HULL_MASS * HULL_ARM @ HULL_ARM + WHEEL_MASS * np.sum(WHEEL_ARMS**2)
-"""What the places of the five centres add to the moment of inertia of the car."""
+"""The share of the places of the five centres in the moment of inertia of the car."""
 
 
 class Car(eqx.Module):
-    """What changes while a car drives.
+    """The state of a moving car.
 
     `centre` and `velocity` are those of the centre of mass of the whole car. Lever arms of velocities are
     those of the step before, as in Box2D, so that its `last_angle` is kept.
@@ -54,7 +54,7 @@ class Car(eqx.Module):
 
     centre: Float[Array, "*n 2"]
     angle: Float[Array, "*n"]
-    """Of the hull; 0 faces +y."""
+    """The angle of the hull; 0 faces +y."""
     last_angle: Float[Array, "*n"]
     velocity: Float[Array, "*n 2"]
     turn: Float[Array, "*n"]
@@ -63,9 +63,9 @@ class Car(eqx.Module):
     """The angle of each wheel relative to the hull."""
     joint_rate: Float[Array, "*n 4"]
     spin: Float[Array, "*n 4"]
-    """How fast each wheel rolls, in radians per second."""
+    """The speed at which each wheel rolls, in radians per second."""
     phase: Float[Array, "*n 4"]
-    """How far each wheel has rolled, in radians; for pictures."""
+    """The angle by which each wheel has rolled, in radians; for pictures."""
     gas: Float[Array, "*n"]
     on_road: Bool[Array, "*n 4"]
     """Whether each wheel touched a tile, when it was last looked."""

@@ -12,14 +12,14 @@ from cenie.envs import level_json
 
 FILES = (".geojson", ".json", ".csv")
 METRES_PER_UNIT = 2.3
-"""How many metres of a real circuit are a unit of length: the mean of the benchmark's circuits."""
+"""Metres of a real circuit to a unit of length: the mean of the benchmark's circuits."""
 
 _EARTH_RADIUS = 6_371_000.0
 _MOST_POINTS = 100_000
 _SHORTEST, _LONGEST = 100.0, 20_000.0
 """Between what the length of a circuit must lie, in units."""
 _NARROWEST = 20.0
-"""What a circuit must measure at least in its shorter direction: the road is 13 wide."""
+"""The least size of a circuit in its shorter direction: the road is 13 wide."""
 _LENGTH_TOLERANCE = 0.1
 """By how much a length that a file gives may differ from that of its line."""
 

@@ -15,7 +15,7 @@ from cenie.envs.racing.track import Circuit
 
 F1_PLAYFIELD = 3000 / 6
 _EDGE = 50.0
-"""How much room there is at least around a circuit."""
+"""The least room around a circuit."""
 
 _FILE = resources.files("cenie.envs.racing").joinpath("data/circuits.json")
 CIRCUITS = json.loads(_FILE.read_text("utf-8"))["circuits"]
@@ -28,7 +28,7 @@ DCD_LIMITS = LIMITS | {"China": 2500}
 
 VANILLA_LIMIT = 1000
 VANILLA_TILES = 512
-"""Room for the tiles of a classic track, of which there are 230 to 350."""
+"""Room for the tiles of a classic track, which has 230 to 350."""
 _CHECKPOINTS, _RADIUS = 12, 900 / 6
 _STEP = 21 / 6
 _TURN_RATE = 0.31

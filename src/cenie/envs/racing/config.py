@@ -7,23 +7,23 @@ from cenie.settings import setting
 from cenie.spaces import Box, DesignSpec, Discrete, Space
 
 POINTS = 12
-"""How many control points a level has."""
+"""Control points of a level."""
 
 CELLS = 10
-"""Control points on a grid lie in so many columns, and as many rows."""
+"""Columns, and rows, of the grid on which control points lie."""
 
 DESIGN_NOISE = 4
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 Renderer = Literal["texture", "analytic"]
 
 
 @dataclass(frozen=True)
 class RacingConfig:
-    """Tracks through twelve control points, what a student sees of them, and what it is paid.
+    """Tracks through twelve control points, the student's view of them, and its rewards.
 
-    Times are physics steps, of which there are 50 in a second; the student acts every `action_repeat` of
-    them. `time_limit` is that of the levels that are made here; circuits have their own.
+    Times are physics steps, 50 to a second; the student acts every `action_repeat` steps. `time_limit`
+    holds for the levels that are made here; circuits have their own.
     """
 
     time_limit: int = setting(
@@ -37,7 +37,7 @@ class RacingConfig:
         8,
         minimum=1,
         maximum=100,
-        help="After how many physics steps the student acts again.",
+        help="Physics steps until the student acts again.",
         source="original code",
     )
 
@@ -49,9 +49,9 @@ class RacingConfig:
     )
     green: Literal["exact", "observed", "never"] = setting(
         "exact",
-        help="When it is looked whether a view is of grass alone: after every physics step, for which all of "
-        "them are drawn (exact); at the frames that the student sees, each of which then counts until the "
-        "next (observed); or never.",
+        help="The check whether a view is of grass alone: after every physics step, for which all of them "
+        "are drawn (exact); at the frames that the student sees, where each counts until the next "
+        "(observed); or never.",
         source="original code",
     )
 
@@ -64,12 +64,12 @@ class RacingConfig:
     )
     renderer: Renderer = setting(
         "texture",
-        help="How frames are made in training: from a picture of the road that was painted once, or from the "
-        "tiles themselves (analytic), which is exact and slower.",
+        help="The renderer of frames in training: a picture of the road that was painted once, or the tiles "
+        "themselves (analytic), which is exact and slower.",
         source="ours",
     )
     evaluation_renderer: Renderer = setting(
-        "analytic", help="How frames of suites are made: as in renderer.", source="ours"
+        "analytic", help="The renderer of frames of suites: as in renderer.", source="ours"
     )
     texel: float = setting(
         0.25,
@@ -90,12 +90,12 @@ class RacingConfig:
         1024,
         minimum=16,
         maximum=16_384,
-        help="Into how many tiles of equal length a circuit is cut.",
+        help="Tiles of equal length into which a circuit is cut.",
         source="ours; 4999 in the original code",
     )
     limits: Literal["paper", "dcd"] = setting(
         "paper",
-        help="Whose time limits circuits have; they differ in China only (2000 and 2500).",
+        help="The source of the time limits of circuits; they differ in China only (2000 and 2500).",
         source="paper",
     )
 
@@ -103,14 +103,14 @@ class RacingConfig:
         1,
         minimum=1,
         maximum=POINTS,
-        help="How many control points an edit moves.",
+        help="Control points that an edit moves.",
         source="ours; no published method edits tracks",
     )
     edit_distance: float = setting(
         33.0,
         above=0.0,
         maximum=500.0,
-        help="How far an edit moves a control point at most, along each axis.",
+        help="The largest move of a control point in an edit, along each axis.",
         source="ours",
     )
 
@@ -121,7 +121,7 @@ class RacingConfig:
 
     @property
     def tiles(self) -> int:
-        """How many tiles the track of a level has at most."""
+        """The largest number of tiles that the track of a level can have."""
         return POINTS * (self.curve_samples - 1)
 
     @property
@@ -135,6 +135,7 @@ class RacingConfig:
         return Box((3,), 0.0, 1.0)
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer sees (a map of the points so far, the time, noise) and does: it chooses a cell."""
+        """The observation of a designer (a map of the points so far, the time, noise), and its action: it
+        chooses a cell."""
         seen = Box((CELLS, CELLS, 1), 0, 1, "uint8"), Discrete(POINTS + 1), Box((DESIGN_NOISE,), 0.0, 1.0)
         return DesignSpec(seen, Discrete(CELLS**2), POINTS)

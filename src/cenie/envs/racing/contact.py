@@ -63,7 +63,7 @@ def tiles_of(track: Track) -> Tiles:
         edges.append((sides[0] * sides[1] >= 0) & (length > 0))
         safe = jnp.where(length > 0, length, 1.0)
         normals.append(jnp.stack([jnp.where(length > 0, -along_y / safe, 1.0), along_x / safe]))
-    # What is no edge does no harm: it is a direction like others.
+    # Non-edges are harmless: they are just more separating axes.
     chosen = jnp.argsort(~jnp.stack(edges), axis=0, stable=True)[:4]
     across = jnp.take_along_axis(jnp.stack(normals, axis=1), chosen[None], axis=1)
     reach = across[0][:, None] * x[None] + across[1][:, None] * y[None]

@@ -6,19 +6,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 _LEAN = math.atan(0.2) / math.pi + 0.5
-"""How much of the direction after a point goes into the tangent there; the rest is that before it."""
+"""The share of the direction after a point in the tangent there; the rest is the direction before it."""
 _HANDLE = 0.2
-"""How far a handle is from its point, as a part of the distance of the next."""
+"""The distance of a handle from its point, as a part of the distance of the next."""
 _BINS = 2**15
-"""Into so many bins half a turn is divided: points within one are taken to lie in the same direction."""
+"""Bins into which half a turn is divided: points within one are taken to lie in the same direction."""
 
 
 def sample_curve(
     points: Float[Array, "p 2"], samples: int
 ) -> tuple[Float[Array, "2 n"], Float[Array, " n"], Int[Array, ""]]:
-    """Nodes of the curve, the direction from each to the next in (-pi, pi], and how many nodes there are.
+    """Return nodes of the curve, the direction from each to the next in (-pi, pi], and the number of nodes.
 
-    A segment has `samples` points, the last of which is the first of the next one and counts there. Points
+    A segment has `samples` points; its last one is the first of the next segment and counts there. Points
     that are there twice have no segment, so that fewer nodes exist; those that do come first.
     """
     order = clockwise(points)

@@ -15,7 +15,7 @@ from cenie.spaces import Space
 
 
 class DesignTask(eqx.Module):
-    """What the designer is given: nothing but how many points to place."""
+    """The input of the designer: the number of points to place, and nothing else."""
 
     points: Int[AnyArray, "*n"]
 

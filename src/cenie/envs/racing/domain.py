@@ -37,4 +37,6 @@ def racing_domain(config: RacingConfig) -> Domain:
         encoding=encoding,
         render=Renderer(level=partial(render, config=config), episode=partial(episode_frames, config=config)),
         presets=PRESETS,
+        settings=config,
+        make=racing_domain,
     )

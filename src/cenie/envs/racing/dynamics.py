@@ -32,13 +32,13 @@ GRASS_GREEN = 185.0
 """A frame whose mean of green is above this shows grass alone."""
 MEMORY = 100
 HOPELESS = -0.1 + 1e-6
-"""An episode ends when the mean of so many last rewards is no better; rounding must not decide."""
+"""An episode ends when the mean of the last `MEMORY` rewards is no better; rounding must not decide."""
 
 Frame = UInt8[Array, "*n size size 3"]
 
 
 class RacingState(eqx.Module):
-    """What changes during an episode."""
+    """The state of an episode."""
 
     car: Car
     visited: Bool[Array, "*n t"]
@@ -46,7 +46,7 @@ class RacingState(eqx.Module):
     shown: Bool[Array, "*n t"]
     """Tiles that any part of the car had touched after the last action, which shows in pictures."""
     paid: Int[Array, "*n"]
-    """How many of the visited tiles have been paid for."""
+    """The number of visited tiles that have been paid for."""
     time: Int[Array, "*n"]
     """Physics steps so far."""
     recent: Float[Array, "*n 100"]
@@ -183,7 +183,7 @@ class Racing(Environment):
 
 
 class _Drive(eqx.Module):
-    """What is carried from one physics step to the next: the state, and what a `Step` will say."""
+    """The state carried from one physics step to the next, and the values for a `Step`."""
 
     state: RacingState
     reward: Float[Array, "*n"]

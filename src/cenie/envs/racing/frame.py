@@ -1,4 +1,4 @@
-"""What the student sees: the world from above, turned so that the car drives upwards, and a dashboard.
+"""The student's view: the world from above, turned so that the car drives upwards, and a dashboard.
 
 The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
 of the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles
@@ -32,11 +32,11 @@ from cenie.xla.tricks import computed_once_in_batches
 WINDOW = (1000.0, 800.0)
 """The picture shows a window of this size, whose origin is at the lower left."""
 SCALE = 16.2
-"""Of the window, to a unit of length."""
+"""Pixels of the window to a unit of length."""
 CAR_PLACE = (500.0, 200.0)
 """Where in the window the car is."""
 BAR_HEIGHT = 100.0
-"""Of the dashboard at the lower edge."""
+"""The height of the dashboard at the lower edge."""
 TEXTURE_REACH = 192.0
 """A painted road reaches so far from its middle in each direction; farther, more coarsely, if it has to."""
 SLOW = 0.5
@@ -53,7 +53,7 @@ def _packed(red: int, green: int, blue: int) -> int:
 _OUTSIDE = _packed(0, 0, 0)
 _GRASS, _LIGHT_GRASS = _packed(102, 204, 102), _packed(102, 230, 102)
 _ROADS = tuple(_packed(grey, grey, grey) for grey in (102, 104, 107))
-"""Of every third tile; tiles that were touched have the first."""
+"""The colours of three tiles in turn; tiles that were touched have the first."""
 _KERBS = (_packed(255, 255, 255), _packed(255, 0, 0))
 _HULL = _packed(204, 0, 0)
 _WHEEL, _TREAD = _packed(0, 0, 0), _packed(77, 77, 77)
@@ -61,13 +61,13 @@ _BAR = _packed(0, 0, 0)
 _SPEED, _FRONT_SPIN, _REAR_SPIN = _packed(255, 255, 255), _packed(0, 0, 255), _packed(51, 0, 255)
 _STEERING, _TURN = _packed(0, 255, 0), _packed(255, 0, 0)
 _SQUARES = 20
-"""The field has so many squares of grass from its middle to each side; every fourth is light."""
+"""Squares of grass from the middle of the field to each side; every fourth is light."""
 
 _TREAD_LENGTH = 1.2
-"""Of the mark on a wheel, in radians."""
+"""The length of the mark on a wheel, in radians."""
 _ON_EDGE = 1e-3
-"""How near to an edge of the hull a point is that does not count as inside. OpenGL rounds corners to a 256th
-of a pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
+"""The distance to an edge of the hull below which a point does not count as inside. OpenGL rounds corners to
+a 256th of a pixel; the wings of a car that stands would else cover the centres of one row of pixels more."""
 _REACH = max(math.hypot(*corner) for part in HULL for corner in part)
 """From the origin of the car to its farthest corner."""
 
@@ -80,7 +80,7 @@ class Drawing(eqx.Module):
 
 
 class Texture(eqx.Module):
-    """The road as a picture, each texel of which has 1 + the number of a shape, or 0; up is down."""
+    """The road as a picture: each texel is 1 + the number of a shape, or 0; up is down."""
 
     numbers: UInt16[Array, "*n texels texels"]
     extent: Float[Array, "*n"]
@@ -92,7 +92,7 @@ View = Drawing | Texture
 
 
 def paint(config: RacingConfig, track: Track) -> View:
-    """What `frame` needs of a track, made once."""
+    """Prepare the parts of a track that `frame` needs, once."""
     shapes = jnp.stack([track.road, track.kerb], axis=-1)
     quads = shapes.reshape(*shapes.shape[:2], -1)
     if config.renderer == "analytic":
@@ -106,7 +106,7 @@ def paint(config: RacingConfig, track: Track) -> View:
 
 
 _BLOCK = 32
-"""A tile is painted in blocks of so many pixels."""
+"""The side, in pixels, of the blocks in which a tile is painted."""
 
 
 def frame(
@@ -159,7 +159,7 @@ def _camera(car: Car) -> tuple[Float[Array, " 2"], Float[Array, ""], Float[Array
 
 
 def _world(wx: np.ndarray, wy: np.ndarray, place: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
-    """What of the world is at places of the window."""
+    """World coordinates of places of the window."""
     right, up = (wx - CAR_PLACE[0]) / SCALE, (wy - CAR_PLACE[1]) / SCALE
     return place[0] + cos * right + sin * up, place[1] - sin * right + cos * up
 
@@ -188,7 +188,8 @@ def _drawn(
 
 
 def _road_colours(numbers: UInt16[Array, "h w"], touched: Bool[Array, " t"]) -> Colours:
-    """Of shapes of the road. Only `touched` is looked up: a table would be made anew for each pixel."""
+    """The colours of the road's shapes. Only `touched` is looked up: a table would be made anew for each
+    pixel."""
     shape = jnp.maximum(numbers.astype(jnp.int32) - 1, 0)
     tile = shape // 2
     fresh = jnp.where(tile % 3 == 0, _ROADS[0], jnp.where(tile % 3 == 1, _ROADS[1], _ROADS[2]))

@@ -11,7 +11,7 @@ from cenie.envs.racing.level import PLAYFIELD, RacingLevel
 
 _DRAWS = 200
 _SPREAD = 0.7 / POINTS
-"""How far apart neighbours must be, as parts of the side."""
+"""The least distance between neighbours, as a part of the side."""
 
 ROUND_SCALE, ROUND_IRREGULARITY = (0.5, 0.9), 0.15
 """Between what the generator of simple levels draws the size of a ring, and how irregular it is."""

@@ -1,4 +1,4 @@
-"""How a car moves: one step of 1/50 s, as Box2D makes it of five bodies and four joints.
+"""The motion of a car: one step of 1/50 s, as Box2D makes it of five bodies and four joints.
 
 The joints are so stiff and the wheels so light that only what is left of them after a step has to be known.
 Two small terms are Box2D's own: velocities are carried on with the lever arms of the step before, and what a

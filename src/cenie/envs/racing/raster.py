@@ -20,8 +20,8 @@ Quads = Float[Array, "2 4 m"]
 def rasterise(quads: Quads, shape: tuple[int, int], block: int) -> UInt16[Array, "height width"]:
     """The number of the last quadrilateral over each pixel, from 1 on; 0 where there is none.
 
-    On a CPU each one is painted in blocks of so many pixels in both directions, as many as it needs, for one
-    grid of a batch after the other. Elsewhere all pixels look at each of them.
+    On a CPU each one is painted in as many square blocks as it needs, `block` pixels wide, for one grid of a
+    batch after the other. Elsewhere every pixel looks at all quadrilaterals.
     """
     if jax.default_backend() != "cpu":
         return on_all_pixels(quads, shape)
@@ -29,7 +29,7 @@ def rasterise(quads: Quads, shape: tuple[int, int], block: int) -> UInt16[Array,
 
 
 def on_all_pixels(quads: Quads, shape: tuple[int, int]) -> UInt16[Array, "height width"]:
-    """What `rasterise` does, without loops whose length depends on what is drawn."""
+    """Return the result of `rasterise`, without loops whose length depends on the drawing."""
     y, x = (jnp.arange(length) + 0.5 for length in shape)
 
     def paint(number: Int[Array, ""], grid: UInt16[Array, "h w"]) -> UInt16[Array, "h w"]:

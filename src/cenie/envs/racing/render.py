@@ -35,9 +35,9 @@ FASTEST = 100.0
 
 _USUAL = RacingConfig()
 _MARGIN = 14.0
-"""Of grass around a track."""
+"""The width of the grass around a track."""
 _FINER = 3
-"""Pixels are means of so many in both directions."""
+"""Finer pixels, in each direction, whose mean is one pixel."""
 _BLOCK = 64
 _CAR_SIZE = 3.0
 """The car in pictures of whole tracks, to its size."""
@@ -83,7 +83,7 @@ def episode_frames(
     config: RacingConfig = _USUAL,
     size: int = 288,
 ) -> UInt8[np.ndarray, "time size size 3"]:
-    """What the student sees at each state of an episode, by the analytic renderer and in finer pixels."""
+    """The student's view of each state of an episode, by the analytic renderer and in finer pixels."""
     finer = dataclasses.replace(config, frame_size=size, renderer="analytic")
     return np.asarray(_frames(finer, level, states))
 
@@ -158,7 +158,7 @@ def _start_line(track: Track) -> Float[np.ndarray, "2 2"]:
 def _paint_line(
     pixels: np.ndarray, view: _View, ends: np.ndarray, colour: tuple[int | float, ...], width: float
 ) -> None:
-    """A line of so many pixels' width from one place to another, with round ends."""
+    """Draw a line with round ends from one place to another; its width is in pixels."""
     (ax, bx), (ay, by) = view.pixels_of(ends.T)
     reach = width + 2
     columns, rows = _within(pixels, (ax, bx), 1, reach), _within(pixels, (ay, by), 0, reach)

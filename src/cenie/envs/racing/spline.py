@@ -10,7 +10,7 @@ _FINE = 64
 
 
 def closed_line(points: Float[np.ndarray, "p 2"], pieces: int) -> Float[np.ndarray, "2 n"]:
-    """So many nodes at equal distances along the closed line through the points, from the first of them.
+    """Return nodes at equal distances along the closed line through the points, from the first of them.
 
     The line is a periodic cubic spline whose parameter grows by the square root of each distance, which keeps
     it from overshooting where points lie close together.
@@ -37,7 +37,7 @@ def _fine_spline(points: Float[np.ndarray, "p 2"]) -> Float[np.ndarray, "q 2"]:
 def _second_derivatives(
     points: Float[np.ndarray, "p 2"], step: Float[np.ndarray, "p 1"]
 ) -> Float[np.ndarray, "p 2"]:
-    """Of the spline, at the points: first derivatives must agree on both sides of each."""
+    """Second derivatives of the spline at the points: first derivatives must agree on both sides of each."""
     number, count = np.arange(len(points)), len(points)
     before = np.roll(step, 1, axis=0)
     matrix = np.zeros((count, count))

@@ -13,7 +13,7 @@ HALF_WIDTH = 40 / 6
 """From the centre of the road to its edge."""
 KERB_WIDTH = 8 / 6
 KERB_RUN = 4
-"""A kerb stands where the road turns the same way, and strongly, from node to node so many times."""
+"""Nodes in a row at which the road must turn the same way, and strongly, for a kerb."""
 NOWHERE = 1e6
 """Where the corners of tiles and kerbs lie that do not exist."""
 

@@ -7,10 +7,10 @@ from cenie.settings import setting
 from cenie.spaces import Box, DesignSpec, Space
 
 PARAMETERS, STAIR_PARAMETERS = 8, 3
-"""How many parameters a level has, and how many of them, the last ones, are those of stairs."""
+"""The number of parameters of a level, and the number of the last ones, which are for stairs."""
 
 DESIGN_NOISE = 10
-"""How many random numbers a designer sees at each step."""
+"""Random numbers that a designer sees at each step."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,11 @@ class WalkerConfig:
     )
     stairs: bool = setting(
         True,
-        help="Whether levels have stairs. Without them they have five parameters, as those of POET: no "
-        "generator, editor or teacher sets the other three.",
+        help="Whether levels have stairs. Without them they have five parameters, as in POET: no generator, "
+        "editor or teacher sets the other three.",
         source="paper",
     )
-    num_edits: int = setting(
-        3, minimum=1, maximum=1000, help="How many changes an edit makes.", source="paper"
-    )
+    num_edits: int = setting(3, minimum=1, maximum=1000, help="Changes that an edit makes.", source="paper")
 
     @property
     def observation_parts(self) -> tuple[Space, ...]:
@@ -45,7 +43,8 @@ class WalkerConfig:
         return Box((4,), -1.0, 1.0)
 
     def design_spec(self, generator: str) -> DesignSpec:
-        """What a designer sees (the parameters so far, noise, the time) and does: it sets one by a number."""
+        """The observation of a designer (the parameters so far, noise, the time), and its action: it sets one
+        parameter by a number."""
         seen = Box((PARAMETERS + DESIGN_NOISE + 1,), 0.0, 10.0)
         steps = PARAMETERS if self.stairs else PARAMETERS - STAIR_PARAMETERS
         return DesignSpec((seen,), Box((1,), -math.inf, math.inf), steps)

@@ -21,7 +21,7 @@ EDGES = 5
 NEAR_BOXES = 2
 """Boxes that a leg can reach at once: they are wide, or stand in pairs."""
 SLOTS = 4
-"""How many things a leg can touch at once; more of them are ignored."""
+"""The number of things a leg can touch at once; more of them are ignored."""
 
 Pair = tuple[Array, Array]
 
@@ -47,13 +47,13 @@ class Ground(NamedTuple):
     y: Float[Array, "n 200"]
     boxes: Float[Array, "n 48 4"]
     first_box: Int[Array, "n 200"]
-    """Of each cell, the first box that does not end before it."""
+    """For each cell, the first box that does not end before it."""
     things: Float[Array, "n 247 6"]
     """Edges, then boxes: the first six fields of `Things`."""
 
 
 class Manifold(NamedTuple):
-    """What legs touch of one thing: up to two points with one normal.
+    """The contact of legs with one thing: up to two points with one normal.
 
     If `on_leg`, normal and plane are those of a side of the leg (in its frame), and the points are fixed in
     the world (relative to the centre of the leg as it was). Otherwise normal and plane are those of the
@@ -61,14 +61,14 @@ class Manifold(NamedTuple):
     """
 
     total: Array
-    """How many points there are."""
+    """The number of points."""
     on_leg: Array
     normal: Pair
     plane: Array
     points: tuple[Pair, Pair]
     number: Array
     names: Pair
-    """What the points are, so that the next step knows them again: corners, or cuts, of which sides."""
+    """The names of the points, by which the next step knows them again: corners, or cuts with sides."""
 
 
 def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Array, "48 4"]) -> Ground:
@@ -108,7 +108,7 @@ def near(
 
 
 def reach(cos: Array, sin: Array, half_width: Array) -> Array:
-    """How far legs extend from their centre in x."""
+    """The extent of legs from their centre in x."""
     return jnp.abs(cos) * half_width + jnp.abs(sin) * HALF_HEIGHT
 
 
@@ -266,7 +266,8 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
 
 
 def touched_bits(manifold: Manifold) -> Array:
-    """What legs touch, as bits that mean the same edge or box in the next step too. Slots are in front."""
+    """The things that legs touch, as bits that mean the same edge or box in the next step too. Slots are in
+    front."""
     # Distinct bits, so the sum is their union.
     return jnp.where(manifold.total > 0, jnp.left_shift(1, manifold.number), 0).sum(0)
 
@@ -279,7 +280,7 @@ class Impact(NamedTuple):
 
 
 def impact(manifold: Manifold, x: Array, y: Array, cos: Array, sin: Array) -> Impact:
-    """How contacts act on legs in a pose, relative to the centre that they were found at."""
+    """The effect of contacts on legs in a pose, relative to the centre that they were found at."""
     on_leg = manifold.on_leg
 
     def turned(x: Array, y: Array) -> Pair:

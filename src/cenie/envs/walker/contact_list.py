@@ -21,21 +21,21 @@ LENGTH = 4 * SLOTS
 
 
 class Listed(NamedTuple):
-    """What may touch a walker. Fields have the places of the list in front, then lanes."""
+    """Things that may touch a walker. Fields have the places of the list in front, then lanes."""
 
     things: Things
     leg: Int[Array, "length n"]
     cos: Float[Array, "length n"]
     sin: Float[Array, "length n"]
-    """Of the angle of that leg."""
+    """The sine of the angle of that leg."""
     number: Int[Array, " n"]
-    """How long the list of each walker is."""
+    """The length of each walker's list."""
 
 
 def list_close(
     things: Things, close: Bool[Array, "things 4 n"], cos: Float[Array, "4 n"], sin: Float[Array, "4 n"]
 ) -> Listed:
-    """What legs are close to: of each the last things first, and as many as it has slots."""
+    """List the things that each leg is close to: the last ones first, and as many as it has slots."""
     places, number = _places_of(close)
 
     def find(place: Array) -> tuple[Things, Array, Array, Array]:
@@ -69,7 +69,7 @@ def _places_of(close: Bool[Array, "things 4 n"]) -> tuple[Int[Array, "things 4 n
 
 
 def make_list(find: Callable[[Array], PyTree], used: Array, like: Int[Array, " n"]) -> PyTree:
-    """What a function finds at each place that is used, and nothing at the others."""
+    """Return the value of a function at each place that is used, and zeros at the others."""
 
     def nothing(shape: jax.ShapeDtypeStruct) -> Array:
         return constant_in(jnp.broadcast_to(like, (LENGTH, *shape.shape)), 0).astype(shape.dtype)
@@ -92,7 +92,7 @@ def by_length(used: Array, short: Callable[[int], PyTree], long: Callable[[], Py
 
 
 def entry(lists: PyTree, place: Array | int) -> PyTree:
-    """What is at a place."""
+    """The entry at a place."""
     return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, place, 0, keepdims=False), lists)
 
 

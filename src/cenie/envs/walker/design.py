@@ -17,7 +17,7 @@ _BLANK = (0.0, 0.0, 10.0, 0.0, 5.0, 0.0, 5.0, 9.0)
 
 
 class DesignTask(eqx.Module):
-    """What the designer is given: between what each parameter is set."""
+    """The input of the designer: the bounds of each parameter."""
 
     low: Float[AnyArray, "*n 8"]
     high: Float[AnyArray, "*n 8"]

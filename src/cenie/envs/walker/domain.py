@@ -37,7 +37,9 @@ def walker_domain(config: WalkerConfig) -> Domain:
         encoding=partial(encoding, stairs=config.stairs),
         render=Renderer(level=render, episode=episode_frames),
         presets=PRESETS,
-        # The physics is many small steps. A loop that touches less than so many bytes in a turn becomes one
+        settings=config,
+        make=walker_domain,
+        # The physics is many small steps. A loop that touches fewer bytes than this in a turn becomes one
         # piece of code instead of a list of calls. Unrolled, loops over few walkers would not become vectors.
         # XLA's newer way to write kernels is slower here. What each is worth is in docs/results.md.
         xla_flags=(

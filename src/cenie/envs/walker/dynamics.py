@@ -39,24 +39,25 @@ GRAVITY = -10.0
 _CLOSEST = 0.008
 _SWEEP_EDGES = 6
 _BLOCK = 64
-"""So many walkers are computed side by side."""
+"""Walkers computed side by side."""
 
 
 class WalkerState(eqx.Module):
-    """What changes during an episode. Bodies and joints are in the order of `body`."""
+    """The state of an episode. Bodies and joints are in the order of `body`."""
 
     pose: Float[Array, "*n 3 5"]
     """Centres of mass and angles."""
     velocity: Float[Array, "*n 3 5"]
     impulse: Float[Array, "*n 4 4"]
-    """Of the last step, with which the next one begins: of the anchors in x and y, limits and motors."""
+    """Impulses of the last step, with which the next one begins: of the anchors in x and y, limits and
+    motors."""
     touched: Int[Array, "*n 4"]
-    """What each leg touches, as bits."""
+    """The things that each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
     """The flags of the legs; those of the lower ones are observed."""
     names: Int[Array, "*n 4 2 4"]
     touch: Float[Array, "*n 4 4 4"]
-    """Of the last step too: impulses of contact points, and the names by which the next one knows them."""
+    """Impulses of the last step at contact points, and the names by which the next one knows them."""
     time: Int[Array, "*n"]
 
 
@@ -185,7 +186,7 @@ def _half_widths(like: Float[Array, "4 n"]) -> Float[Array, "4 n"]:
 def _close_things(
     ground: Ground, number: Int[Array, " n"], pose: Float[Array, "3 5 n"]
 ) -> tuple[Things, Float[Array, "things 4 n"], Bool[Array, "things 4 n"]]:
-    """What is near legs, how far it is, and whether they touch it, as far as axes tell."""
+    """The things near legs, their distances along each axis, and whether they touch, as far as axes tell."""
     x, y, angle = pose[:, 1:]
     cos, sin, half_width = jnp.cos(angle), jnp.sin(angle), _half_widths(x)
     lane, left = jnp.broadcast_to(number, x.shape), x - reach(cos, sin, half_width) - SKIN

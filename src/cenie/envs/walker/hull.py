@@ -20,7 +20,7 @@ _BOXES = 3
 def hull_distance(
     ground: Ground, number: Int[Array, " n"], x: Array, y: Array, angle: Array
 ) -> Float[Array, " n"]:
-    """How far hulls are from the ground, at least (the distance along the best separating axis).
+    """The least distance of hulls from the ground (along the best separating axis).
 
     `number` says which environments they are in.
     """

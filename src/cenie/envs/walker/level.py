@@ -26,11 +26,11 @@ HIGHEST = np.array([10, 10, 10, 5, 5, 5, 5, 9], np.float32)
 NUM_SEEDS = 2**32
 
 CLASSES = ("easy", "moderate", "challenging", "very_challenging", "extremely_challenging")
-"""How many of the paper's four thresholds a level reaches, in words."""
+"""The number of the paper's four thresholds that a level reaches, in words."""
 
 _ROUNDING = 1e-4
-"""What is below a threshold by no more has reached it: edits add up steps in single precision, where 0.4 and
-23 times 0.2 come to less than 5."""
+"""The tolerance below a threshold: edits add up steps in single precision, where 0.4 and 23 times 0.2 come to
+less than 5."""
 
 
 class WalkerLevel(eqx.Module):
@@ -89,7 +89,7 @@ def statistics(level: WalkerLevel) -> dict[str, Array]:
 
 
 def difficulty(level: WalkerLevel) -> Int[Array, ""]:
-    """How many of the paper's four thresholds are reached; a pair counts by its larger number."""
+    """The number of the paper's four thresholds that are reached; a pair counts by its larger number."""
     roughness, *sizes, _ = jnp.asarray(level.parameters)
     pit, stump, stair = jnp.max(jnp.stack(sizes).reshape(3, 2), axis=1)
     thresholds = jnp.array([2.4, 6.0, 4.5, 5.0]) - _ROUNDING

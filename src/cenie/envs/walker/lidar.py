@@ -1,4 +1,4 @@
-"""What the walker sees: how far the ground is along ten rays, which do not turn with the hull."""
+"""The walker's view: the distance of the ground along ten rays, which do not turn with the hull."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -33,7 +33,7 @@ _POLE, _FLAG = (86, 80, 78), (224, 70, 60)
 _WINDOW = (20.0, 40 / 3)
 """Width and height of what is seen of an episode, as in gym."""
 _BEHIND = 5.0
-"""How much of the window lies behind the hull."""
+"""The width of the window behind the hull."""
 STANDING = np.array(
     [(4.66, 5.68, 0.0), (4.69, 4.85, 0.04), (4.66, 3.72, -0.1), (4.71, 4.85, 0.08), (4.70, 3.72, -0.06)]
 )
@@ -69,7 +69,7 @@ class _View:
         return self.bottom + self.pixels.shape[0] / self.scale
 
     def crop(self, left: float, bottom: float, right: float, top: float) -> "_View":
-        """What lies within these bounds, and a little more; it paints on the same picture."""
+        """The view of these bounds, and a little more; it paints on the same picture."""
         height, width, _ = self.pixels.shape
         columns = [int((side - self.left) * self.scale) for side in (left, right)]
         rows = [int(height - (side - self.bottom) * self.scale) for side in (top, bottom)]
@@ -119,7 +119,7 @@ def episode_frames(
 def frame(
     level: WalkerLevel, terrain: Terrain, poses: Float[np.ndarray, "5 3"], *, scale: int = 20
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """What surrounds a walker whose bodies are at (x, y, angle)."""
+    """The surroundings of a walker whose bodies are at (x, y, angle)."""
     x, y, _ = poses[0]
     # On steep courses the walker comes before the ground.
     (ground,) = _smooth_ground(terrain, np.array([x + 3.0]))

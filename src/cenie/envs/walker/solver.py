@@ -61,7 +61,7 @@ Triple = tuple[Array, Array, Array]
 
 
 class Joint(NamedTuple):
-    """What stays of a joint while velocities are solved.
+    """The constants of a joint while velocities are solved.
 
     With K the matrix of inverse masses of the anchor (x, y) and the turn, `coupling` is its last column,
     `resistance` the entries of the 2 x 2 part with determinant `det`, `turning` the Schur complement.
@@ -83,7 +83,7 @@ class Joint(NamedTuple):
 
 
 class Contact(NamedTuple):
-    """What stays of a contact of a leg while velocities are solved.
+    """The constants of a contact of a leg while velocities are solved.
 
     Points that do not exist have a `bias` that keeps them open.
     """
@@ -104,7 +104,7 @@ class Contact(NamedTuple):
     bias: Pair
     mass: Array
     inertia: Array
-    """Of the leg, inverse."""
+    """The inverse inertia of the leg."""
 
 
 class Impulses(NamedTuple):
@@ -189,7 +189,7 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array)
 
 
 def pushed(contact: Contact, impulses: Impulses) -> Triple:
-    """What impulses at a contact change in the velocity of its leg."""
+    """The change of a leg's velocity by impulses at a contact."""
     (tx, ty), m = contact.tangent, contact.mass
     normal, slip = impulses.normal_1 + impulses.normal_2, impulses.slip_1 + impulses.slip_2
     across = contact.across[0] * impulses.normal_1 + contact.across[1] * impulses.normal_2
@@ -280,7 +280,7 @@ class Problem(NamedTuple):
     pose: Float[Array, "3 5 n"]
     velocity: Float[Array, "3 5 n"]
     impulse: Float[Array, "4 4 n"]
-    """Of the four joints: in x and y, of limits and of motors."""
+    """Impulses of the four joints: in x and y, of limits and of motors."""
     memory: Memory
     speed: Float[Array, "4 n"]
     most: Float[Array, "4 n"]
@@ -307,7 +307,7 @@ class Solution(NamedTuple):
     pushes: Push
     """In lists."""
     number: Int[Array, " n"]
-    """How long they are."""
+    """The length of the lists."""
 
 
 def solve(problem: Problem) -> Solution:
@@ -406,7 +406,7 @@ def _pushed_legs(
 
 
 def _by_leg(leg: Array, manifolds: Manifold, last: Impulses, used: Array) -> tuple[Memory, Array]:
-    """What the next step has to know of contacts: names and impulses in the slots of legs, and bits."""
+    """The memory of contacts for the next step: names and impulses in the slots of legs, and bits."""
     numbers = jnp.arange(4)[:, None]
     none = constant_in(jnp.broadcast_to(leg[0], (4, leg.shape[1])), 0)
     nothing = constant_in(jnp.broadcast_to(manifolds.plane[0], (SLOTS, 4, leg.shape[1])), 0.0)
@@ -571,7 +571,7 @@ def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) ->
 
 
 class _Work(NamedTuple):
-    """What stays while positions are corrected."""
+    """The constants of the correction of positions."""
 
     sides: list[Array]
     centres: list[Pair]

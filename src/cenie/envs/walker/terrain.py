@@ -39,7 +39,7 @@ _SMALLEST_STAIR = 0.01
 """Stairs of lower steps are left out."""
 _FAR = 1000.0
 _SMALLEST = {STUMP: 0.2, STAIRS: 0.2, PIT: 0.8}
-"""What the largest size of an obstacle must be for it to occur at all."""
+"""The least value of an obstacle's largest size for it to occur at all."""
 
 
 class Terrain(eqx.Module):
@@ -78,7 +78,8 @@ class _Rules(NamedTuple):
 
 
 class _Obstacle(NamedTuple):
-    """What begins at the point of a number. `size` is the height, for a pit the distance of its walls."""
+    """The obstacle that begins at the point of a number. `size` is the height; for a pit it is the distance
+    of its walls."""
 
     kind: Int[Array, "..."]
     number: Int[Array, "..."]

@@ -11,7 +11,7 @@ from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 
 _MOST = 6
-"""So many sentences of one kind are written out; what comes after is counted."""
+"""Sentences of one kind that are written out; further ones are counted."""
 
 
 def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None = None) -> list[str]:
@@ -60,7 +60,7 @@ def _not_exact(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _few_runs(groups: Sequence[Group]) -> Iterator[str]:
-    """What to mind of the intervals; nothing of a single run, which is compared with none."""
+    """Yield cautions about the intervals; none for a single run, which is compared with none."""
     if sum(len(group.counted) for group in groups) < 2:
         return
     found: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ def _env_steps(run: Run) -> str:
 
 
 def _evaluations(runs: Sequence[tuple[str, Run]]) -> Iterator[str]:
-    """How the students that are compared were chosen, for each suite."""
+    """Yield a note on the choice of the students that are compared, for each suite."""
 
     def how(run: Run, suite: str) -> str | None:
         episodes = run.final_episodes(suite)

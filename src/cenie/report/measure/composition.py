@@ -1,4 +1,4 @@
-"""What a curriculum consisted of: how difficult the replayed levels were, and which ones the buffer held."""
+"""The composition of a curriculum: the difficulty of the replayed levels, and the levels in the buffer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 
 INTERVALS = 12
-"""Into so many intervals training is cut."""
+"""Intervals into which training is cut."""
 LOW_REGRET = 0.05
 """The part of the stored levels that count as of low regret, at least `_FEWEST` levels."""
 _FEWEST = 10
@@ -24,7 +24,7 @@ PATH, SOLVABLE = "level/path", "level/solvable"
 
 @dataclass(frozen=True)
 class Scale:
-    """How levels are told apart: a column of the records, and the lower ends of its classes."""
+    """A scale on which levels are told apart: a column of the records, and the lower ends of its classes."""
 
     title: str
     column: str
@@ -62,7 +62,7 @@ class Composition:
 
 
 def scales_of(domain: str, columns: Sequence[str]) -> list[Scale]:
-    """How levels of a domain are told apart; of an unknown one by quarters of what it says of its levels."""
+    """The scales of a domain's levels; for an unknown domain, quarters of each measure that it logs."""
     known = [scale for scale in _SCALES.get(domain, ()) if scale.column in columns]
     own = [name for name in columns if name.startswith("level/")]
     quarters = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
@@ -121,7 +121,7 @@ def with_known_paths(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def _values(scale: Scale, rows: dict[str, np.ndarray]) -> np.ndarray:
-    """What the levels are told apart by; the path of a maze that cannot be solved is endless."""
+    """The values by which levels are told apart; the path of a maze that cannot be solved is endless."""
     if scale is not _PATH:
         return rows[scale.column].astype(float)
     values = with_known_paths(rows)[PATH].astype(float)
@@ -161,7 +161,7 @@ class Chosen:
 
 
 def low_regret_levels(run: Run, count: int = 3) -> list[Chosen]:
-    """Of the stored levels of low regret those of the highest and of the lowest novelty, at some stages.
+    """Low-regret stored levels with the highest and lowest novelty, at a few stages of training.
 
     The paper shows levels that are among the ten lowest by regret and among the ten highest by novelty; of
     thousands of levels hardly one is. So the levels of the lowest regret are sorted by novelty, and both ends

@@ -21,14 +21,14 @@ STAGES = (1 / 30, 1 / 3, 2 / 3, 1.0)
 MOST_POINTS = 2000
 """Points of all methods together: the time of a t-SNE grows faster than they do."""
 MOST_RUNS = 5
-"""Of a method: more would add little to so few points, and take long to read."""
+"""Runs of a method: more would add little to so few points, and take long to read."""
 POINTS_PER_CELL = 2.0
 _PERPLEXITY = 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """As many points of a group as of every other one, and of which stage and run each is."""
+    """Points of groups, as many of each group, with the stage and the run of each point."""
 
     group: Group
     points: np.ndarray

@@ -18,11 +18,11 @@ from cenie.rundir.run import Run
 LOGGED = ("return", "solved", "length", "teacher/buffer_fill", "teacher/novelty", "teacher/regret_total")
 """The columns of the metrics that figures show."""
 POINTS = 200
-"""How many points the mean of several curves has, at most."""
+"""The largest number of points in the mean of several curves."""
 RESAMPLES = 1000
-"""Of a bootstrap at one point of a curve."""
+"""Resamples of a bootstrap at one point of a curve."""
 STATISTICS = {"IQM": stats.iqm, "mean": stats.mean}
-"""What a score curve shows, by the names of `stats.AGGREGATES`."""
+"""The statistics of score curves, by the names of `stats.AGGREGATES`."""
 _TOGETHER = 0.02
 """Evaluations that are no further apart than this part of a training count as one."""
 
@@ -60,7 +60,7 @@ def evaluation_curves(
 
 
 def logged(run: Run) -> dict[str, np.ndarray]:
-    """What figures show of the metrics of a run, with the counters."""
+    """The columns of a run's metrics that figures show, with the counters."""
     return run.curves(LOGGED)
 
 
@@ -184,7 +184,7 @@ def metric_range(
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most so many of the numbers below `count`, the first and the last included."""
+    """Choose at most `most` of the numbers below `count`, the first and the last included."""
     if count <= most:
         return list(range(count))
     return np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()

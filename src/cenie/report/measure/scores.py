@@ -18,7 +18,7 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True, eq=False)
 class GroupScores:
-    """What the runs of a group came to on a suite; rows are runs, columns are levels.
+    """The results of a group's runs on a suite; rows are runs, columns are levels.
 
     `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
     are means over variants, episodes and checkpoints. `worst` is what each run came to on its worst single
@@ -64,7 +64,7 @@ class SuiteScores:
 
     @property
     def measure(self) -> str:
-        """What a score is, in words."""
+        """The meaning of a score, in words."""
         rates = all(np.array_equal(each.scores, each.solved) for each in self.groups)
         return "solved rate" if rates else "normalised score"
 

@@ -95,7 +95,7 @@ def cvar(scores: Scores, worst: float = WORST) -> Values:
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> Values:
-    """How probable it is that a run is better than one of the others on a task: the mean over tasks.
+    """The probability that a run is better than one of the others on a task: the mean over tasks.
 
     Pairs that are equal count half (Mann and Whitney's U statistic over the number of pairs).
     """
@@ -221,10 +221,10 @@ def bootstrap(
 
 
 def interval(drawn: np.ndarray, confidence: float = CONFIDENCE, *, runs: int | None = None) -> np.ndarray:
-    """The two ends between which the middle part of the resamples lies: [2, ...].
+    """The two ends of the middle part of the resamples: [2, ...].
 
-    With `runs`, of which whole ones were drawn, the part is widened: a resample of n runs has (n - 1) / n of
-    the variance that it should have, and the spread of few runs is not known but estimated (Hesterberg
+    With `runs`, where whole runs were drawn, the part is widened: a resample of n runs has (n - 1) / n of the
+    variance that it should have, and the spread of few runs is not known but estimated (Hesterberg
     2015). Of fewer than `FEW` runs it then reaches from the worst resample to the best, and is still too
     narrow.
     """
@@ -292,7 +292,7 @@ def estimate_profile(
 
 
 def few_runs(runs: int) -> str:
-    """What to mind of the intervals of so many runs, in a sentence; empty if there are enough."""
+    """A caution about intervals of this few runs, in a sentence; empty if there are enough."""
     if runs >= FEW:
         return ""
     if runs == 1:
@@ -309,7 +309,7 @@ def aggregate(scores: Scores, **options: Any) -> dict[str, Estimate]:
 
 
 def standard_error(values: np.ndarray, axis: int = 0) -> Values:
-    """Of the mean along an axis; NaN for a single value."""
+    """The standard error of the mean along an axis; NaN for a single value."""
     count = values.shape[axis]
     if count < 2:
         return np.mean(values, axis=axis) * np.nan

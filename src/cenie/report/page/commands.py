@@ -35,7 +35,7 @@ def train_command(config: dict[str, Any]) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def _usual(domain: str, method: str, name: str, updates: int) -> dict[str, Any]:
-    """The settings of a preset by their paths: the same for all seeds, of which a page has many."""
+    """The settings of a preset by their paths: the same for all of the many seeds of a page."""
     return dict(flat(settings.to_data(preset(domain, method, name, {"updates": updates}))))
 
 

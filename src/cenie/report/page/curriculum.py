@@ -1,4 +1,4 @@
-"""How the curriculum of a run evolved: what was in its level buffer at each snapshot, or what was played."""
+"""The evolution of a run's curriculum: the level buffer at each snapshot, or the played levels."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +22,10 @@ REPLAYED = 12
 _OUTCOMES = ("solved", "return", "length")
 _NOT_SHOWN = ("clock", "last_played", "parent")
 _PARTS = ("levels", f"{PLAYED}/")
-"""How names begin that are no columns of a level buffer."""
+"""Beginnings of names that are no columns of a level buffer."""
 _WHEN = "played at"
 MOST_BYTES = 2**25
-"""Of the records of levels, if they have to be searched for the last play of each."""
+"""Bytes of the records of levels to search for the last play of each, if they have to be searched."""
 _TITLES = {
     "regret": "regret (the method's score)",
     "novelty": "novelty",
@@ -37,7 +37,7 @@ _TITLES = {
     "return": "return (when last played)",
     "length": "episode length (when last played)",
     "cycle": "training cycle",
-    _WHEN: "last played (after so many updates)",
+    _WHEN: "last played (number of updates)",
 }
 
 
@@ -87,8 +87,9 @@ class Moments:
 def read_curriculum(run: Run, most_levels: int) -> Moments:
     """The moments of a run, each with at most `most_levels` levels; damaged files are named and passed over.
 
-    Of a level buffer the same levels are shown at all moments, as far as they are there, so that they can be
-    followed; they are chosen by their ids as if by lot, and those that stand out are always among them.
+    The same levels of a buffer are shown at all moments, as far as they are there, so that they can be
+    followed. They are a fixed pseudo-random subset by id, plus the
+    likeliest ones and the extremes of every score.
     """
     problems: list[str] = []
     snapshots = []
@@ -168,7 +169,7 @@ def _stored_frame(
 
 
 def _kept_plays(buffer: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """How the levels of a snapshot were last played, as it says itself; nothing if it does not."""
+    """The last plays of the levels of a snapshot, as it says itself; nothing if it does not."""
     shape = buffer["id"].shape
     kept = {
         name.removeprefix(f"{PLAYED}/"): values.astype(float)
@@ -195,7 +196,8 @@ def _chosen(columns: Mapping[str, np.ndarray], most: int) -> np.ndarray:
 
 
 def _last_plays(ids: np.ndarray, cycle: int, played: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """How the student fared when it last played each level before a snapshot, and what the domain says of it.
+    """The student's result when it last played each level before a snapshot, and the domain's statistics of
+    it.
 
     NaN where the table does not have the level.
     """

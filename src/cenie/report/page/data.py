@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from cenie.report.page.pictures import Studio
 
 FORMAT = 1
-"""Of the data; the template checks that it is its own."""
+"""The format of the data; the template checks that it is its own."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a page holds at most, so that it stays small enough to be sent and opened."""
+    """The limits of a page, so that it stays small enough to be sent and opened."""
 
     curricula: int = 12
     """Runs whose level buffers are shown: one of each group."""
@@ -180,7 +180,7 @@ def _most_to_see(runs: Sequence[Run], most: int) -> list[Run]:
 
 @dataclass(frozen=True)
 class _Share:
-    """What one of several runs may have of the page."""
+    """The share of a page that one of several runs may have."""
 
     limits: Limits
     sharers: int

@@ -26,7 +26,7 @@ from cenie.xla.cache import kept_programs
 PICTURE_SIDE, FILM_SIDE = 320, 256
 """The longest side of a picture, in pixels."""
 MOST_FRAMES, FEWER_FRAMES = 120, 72
-"""Of a film; the fewer of one whose pictures take many bytes each."""
+"""Pictures of a film; the fewer are for a film whose pictures take many bytes each."""
 LONGEST_EPISODE = 2000
 _COLOURS = 64
 _WIDEST = 16_000
@@ -78,7 +78,7 @@ class Studio:
         self.pictures, self.films = map(Budget, self._limits)
 
     def begin_run(self, pictures: int, films: int) -> None:
-        """From now on so many bytes may be spent: what one run is given of a page that several share."""
+        """Begin a run with a new budget of bytes: its share of a page that several runs share."""
         self.pictures = Budget(pictures, refused=self.pictures.refused)
         self.films = Budget(films, refused=self.films.refused)
 

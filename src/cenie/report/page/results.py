@@ -1,4 +1,4 @@
-"""What the students came to on held-out levels, as the page shows it: curves, levels and statistics."""
+"""The results of students on held-out levels, as the page shows them: curves, levels and statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from cenie.report.page.numbers import one, short
 from cenie.report.runs import Group
 
 MOST_POINTS = 60
-"""Of a learning curve."""
+"""Points of a learning curve."""
 MOST_DOTS = 20
 """Runs of a group whose own results on a level are shown as dots."""
 

@@ -39,7 +39,7 @@ _PATIENCE = 10
 
 @dataclass(frozen=True)
 class Published:
-    """What is served at the moment. The page is made of the data when it is asked for."""
+    """The data that is served at the moment. The page is made of the data when it is asked for."""
 
     data: dict[str, Any]
     problem: str = ""
@@ -71,7 +71,7 @@ class Watched:
             groups = group_runs(opened.runs)
             data = page_data(groups, skipped=opened.skipped, studio=studio, limits=self._limits)
             json_for_html(data)  # What cannot be sent is found here, where the page of before can stay.
-        except Exception as error:  # The run goes on, and so does whoever watches it.
+        except Exception as error:  # The run goes on, and so does its viewer.
             problem = f"The page could not be made anew: {error}"
             data = dict(self._published.data) or page_data([], skipped=[problem])
         number = self._published.data.get("revision", 0)
@@ -90,7 +90,7 @@ def _path_of(target: str) -> str:
 
 
 def _fingerprint(path: Path) -> tuple[Any, ...]:
-    """What changes when a run writes something that the page shows."""
+    """A value that changes when a run writes something that the page shows."""
     files = RunDirectory(path)
     watched = (files.config, files.evaluations, files.levels, files.metrics, files.summary, files.snapshots)
     return tuple(map(_stamp, (*watched, files.checkpoints, *sorted(path.glob("evaluation-*.csv")))))
@@ -173,7 +173,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal belongs to whoever watches."""
+        """Say nothing: the terminal belongs to the user who watches."""
 
 
 for _method in _METHODS:

@@ -1,4 +1,4 @@
-"""What was logged while training: a few columns of `metrics.jsonl`, thinned, for each group of runs."""
+"""The training logs: a few columns of `metrics.jsonl`, thinned, for each group of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +50,7 @@ def training_data(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _described(groups: Sequence[Group]) -> list[str]:
-    """What domains say of levels, as far as the logs have it."""
+    """The domains' statistics of levels, as far as the logs have them."""
     names: dict[str, None] = {}
     for group in groups:
         columns = [name for name in column_names(group.runs[0].files.metrics) if name.startswith(_LEVEL)]

@@ -70,7 +70,7 @@ def open_studio(
     interrupted: Callable[[], bool] = lambda: False,
     domains: Mapping[str, "Domain"] | None = None,
 ) -> "Studio":
-    """What draws levels and films episodes, until it is `interrupted`. Loads JAX."""
+    """Return the studio that draws levels and films episodes, until it is `interrupted`. Loads JAX."""
     from cenie.report.page.pictures import Studio
 
     return Studio(limits.picture_bytes, limits.film_bytes, interrupted, domains or {})
