@@ -117,7 +117,7 @@ def anchor(heading: str) -> str:
 
 def test_every_decision_on_the_page_exists():
     """Both the section and the row of its table."""
-    rows: dict[str, set[str]] = {}
+    heading, rows = "", dict[str, set[str]]()
     for line in (DOCS / "decisions.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             heading = anchor(line.lstrip("# "))
