@@ -49,7 +49,7 @@ def ranked_probabilities(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """That of one column, where the ranks are known; uniform where all weights are 0."""
+    """The distribution of one column with known ranks; uniform where all weights are 0."""
     logs = jnp.where(mask, log_weights(scores, doubled_rank, config), -jnp.inf)
     return exact.normalised(exact.exp_over_largest(logs, jnp.max(logs)), mask)
 
