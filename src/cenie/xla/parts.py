@@ -1,6 +1,6 @@
 """The training cycle as compiled programs, made in the background and kept for later runs.
 
-All cycles of the library run here, those of `cenie train` and those of a loop of somebody's own (`cycle`,
+All cycles of the library run here, in `cenie train` and in a loop of the user's own (`cycle`,
 `cycles`). So they have the same bits.
 """
 

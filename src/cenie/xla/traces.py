@@ -219,7 +219,7 @@ def _path(path: Any) -> str:
 
 
 def shape_of(shape: tuple[int, ...], kind: str) -> jax.ShapeDtypeStruct:
-    """An array of this type, which may be that of keys."""
+    """An array of this type, which may be a type of keys."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.ShapeDtypeStruct(shape, key.dtype if kind == str(key.dtype) else jnp.dtype(kind))
 
