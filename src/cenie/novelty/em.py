@@ -236,7 +236,7 @@ def judge(data: Dataset, progress: FitProgress, most: Sequence[int]) -> Fits:
     """Label the points, and say how likely they are under each mixture.
 
     Args:
-        data: The points to label, which need not be those of the fits.
+        data: The points to label; they may differ from the fitted ones.
         progress: The fits [m].
         most: The most components that each may have [m].
 
@@ -259,7 +259,7 @@ def reverse_rows(tree: Any) -> Any:
 
 
 def _em_step(data: Dataset, progress: FitProgress, widths: Sequence[int]) -> FitProgress:
-    """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
+    """One step of EM for each mixture [m, ...]. The losses belong to the mixtures before it."""
     old = schedule.pack(progress.mixtures, widths)
     responsibilities, log_likelihoods = _e_step(data, old, widths)
     loss = -mean_where(data.valid, log_likelihoods)
