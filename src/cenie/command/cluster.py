@@ -50,7 +50,7 @@ class Job:
 def submit(
     tasks: Sequence[RunTask], folder: Path, cluster: str, options: dict[str, Any]
 ) -> list[submitit.Job]:
-    """Queue a job for each task; `options` are those of submitit's `update_parameters`."""
+    """Queue a job for each task; `options` are passed to submitit's `update_parameters`."""
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     executor.update_parameters(name="cenie", tasks_per_node=1, **options)
     return [executor.submit(Job(task)) for task in tasks]
