@@ -1,6 +1,6 @@
 """The student's view: the world from above, turned so that the car drives upwards, and a dashboard.
 
-The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
+The rules follow the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
 of the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles
 in view, `texture` looks up a picture of the whole road that was painted once, which is faster and off by at
 most a texel at edges. The digits of the score are left out.

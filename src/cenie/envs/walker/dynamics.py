@@ -54,7 +54,7 @@ class WalkerState(eqx.Module):
     touched: Int[Array, "*n 4"]
     """The things that each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
-    """The flags of the legs; those of the lower ones are observed."""
+    """The flags of the legs; the lower legs' are observed."""
     names: Int[Array, "*n 4 2 4"]
     touch: Float[Array, "*n 4 4 4"]
     """Impulses of the last step at contact points, and the names by which the next one knows them."""
