@@ -10,6 +10,7 @@ import pytest
 
 from cenie.experiment.config import evaluation_request
 from cenie.experiment.presets import preset
+from cenie.rundir import asked
 from cenie.rundir.asked import Asked, asked_for, is_played, write_record
 
 ASKED = Asked("cenie8", "cenie 1.0", episodes=20, seed=0, checkpoints=5)
@@ -73,6 +74,25 @@ def test_bug_a_suite_file_that_changed_counted_as_played(tmp_path: Path) -> None
     assert asked_for(config, request) == before
     file.write_text(TRACK.replace("250", "251"))
     assert asked_for(config, request) != before
+
+
+def test_bug_a_suite_of_ours_that_changed_within_a_version_counted_as_played(
+    tmp_path: Path, monkeypatch
+) -> None:
+    folder = tmp_path / "maze" / "data"
+    folder.mkdir(parents=True)
+    file = folder / "mazes.txt"
+    file.write_text("#.\n")
+    monkeypatch.setattr(asked, "_DOMAINS", tmp_path)
+    config = preset("maze", "dr")
+    request = evaluation_request(config, {})
+    contents = []
+    for text in ("#.\n", ".#\n"):
+        file.write_text(text)
+        asked._digest_of.cache_clear()
+        contents.append(asked_for(config, request).content)
+    asked._digest_of.cache_clear()
+    assert contents[0] != contents[1]
 
 
 def test_a_suite_of_a_domain_of_ones_own_changes_with_its_module(tmp_path: Path, monkeypatch) -> None:

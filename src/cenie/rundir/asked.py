@@ -4,6 +4,7 @@ table is the one that it would write. Imports no JAX.
 `evaluation-SUITE-seedS-cycleC.json` belongs to the table of the same name (docs/run-directory.md).
 """
 
+import functools
 import hashlib
 import os
 import sys
@@ -18,14 +19,15 @@ from cenie.rundir.files import RunDirectoryError, read_json, write_json
 from cenie.system.durable import open_regular
 
 FORMAT = 1
+_DOMAINS = Path(__file__).parents[1] / "envs"
 
 
 @dataclass(frozen=True)
 class Asked:
     """An evaluation as it was asked for.
 
-    `content` stands for the levels of the suite: the SHA-256 of a file of levels or, for a domain of the
-    user's own, of its module; suites of the library change with its version.
+    `content` stands for the levels of the suite: the SHA-256 of a file of levels, of the module of a domain
+    of the user's own, or of the folder of a domain of the library.
     """
 
     suite: str
@@ -60,7 +62,18 @@ def _content(config: Config, suite: str) -> str:
         file = getattr(module, "__file__", None)
         if file is not None and os.path.isfile(file):
             return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return f"cenie {__version__}"
+    return f"cenie {__version__} {_digest_of(_DOMAINS / config.domain)}"
+
+
+@functools.cache
+def _digest_of(folder: Path) -> str:
+    """The SHA-256 of the code and the data of a domain: a suite may change without the version."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def write_record(table: Path, asked: Asked, cycle: int) -> None:
