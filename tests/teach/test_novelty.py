@@ -78,7 +78,7 @@ def test_the_dagger_ignores_regret(cenie):
             teacher.ask(setup.curriculum, s, jax.random.key(seed), setup.student.num_levels)[0]
             for s in (state, other)
         ]
-        np.testing.assert_array_equal(chosen[0].batches[0].slots, chosen[1].batches[0].slots)
+        np.testing.assert_array_equal(chosen[0].batches[0].slot, chosen[1].batches[0].slot)
         assert int(chosen[0].kind) == int(chosen[1].kind)
 
 
@@ -97,7 +97,7 @@ def played_again(setup, before):
     points = played.points
     plain = coverage.novelty(novelty.coverage, known.coverage, points.values, points.valid)
     scored = novelty.score(known, played, before.teacher.buffer)
-    return batch.slots, played.outcomes.completed, plain, scored
+    return batch.slot, played.outcomes.completed, plain, scored
 
 
 def test_levels_are_scored_before_their_own_experience_enters_the_window(cenie):
@@ -428,7 +428,7 @@ def test_a_curriculum_with_novelty_says_that_it_needs_points(cenie):
     setup, states, _ = cenie
     key = jax.random.key(0)
     assignment, state = teacher.ask(setup.curriculum, states[0].teacher, key, setup.student.num_levels)
-    played = play(setup, 0, states[0].student, assignment.batches[0].levels, key)
+    played = play(setup, 0, states[0].student, assignment.batches[0], key)
     without = eqx.tree_at(lambda p: p.points, played, None)
     with pytest.raises(ValueError, match="needs the points"):
         teacher.tell(setup.curriculum, state, assignment, played=(without,), key=key)
