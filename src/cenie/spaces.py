@@ -30,7 +30,7 @@ class Box:
     given as arrays of equal entries, as other libraries have them.
 
     Raises:
-        ValueError: The shape is none, a bound differs between entries, or the type is not that of numbers.
+        ValueError: The shape is none, a bound differs between entries, or the type is not numeric.
     """
 
     shape: tuple[int, ...]
@@ -82,7 +82,7 @@ def _name(dtype: Any) -> str:
     # NumPy would take None for float64.
     with contextlib.suppress(TypeError):
         found = np.dtype("void" if dtype is None else dtype)
-        # The kind of bfloat16 and its like is that of no numbers, but they have names.
+        # NumPy has no numeric kind for bfloat16 and its like, but they have names.
         if found.kind in "biuf" or (found.kind == "V" and not found.name.startswith("void")):
             return found.name
     raise ValueError(f"dtype: must be a NumPy type of numbers or its name, got {dtype!r}")

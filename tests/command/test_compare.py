@@ -17,7 +17,7 @@ from cenie import __version__
 from cenie.command import compare, sweep
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, FAILED, OK, REFUSED
-from cenie.command.sweep import Task, next_command, run_tasks, updates_of
+from cenie.command.sweep import RunTask, next_command, run_tasks, updates_of
 from cenie.rundir.asked import Asked, write_record
 from cenie.rundir.files import RunDirectory
 from tests.report.synthetic import evaluate_later, write_run
@@ -141,8 +141,8 @@ def test_what_is_left_to_a_larger_budget(tmp_path):
     assert updates_of(more) == 40
 
 
-def task_of(path: Path, place: Path | None = None) -> Task:
-    return Task(path, ("train", "maze", "dr", "--out", str(path)), (ASKED,), 40)
+def task_of(path: Path, place: Path | None = None) -> RunTask:
+    return RunTask(path, ("train", "maze", "dr", "--out", str(path)), (ASKED,), 40)
 
 
 def test_what_is_left_is_read_off_the_directory(tmp_path):
@@ -320,10 +320,10 @@ COMPARING = """
 import sys
 from pathlib import Path
 from cenie.command import sweep
-from cenie.command.sweep import Task, run_tasks
+from cenie.command.sweep import RunTask, run_tasks
 sweep.PROGRAM = (sys.executable, sys.argv[1])
 path = Path(sys.argv[2])
-task = Task(path, ("train", "maze", "dr", "--out", str(path)), (), 40)
+task = RunTask(path, ("train", "maze", "dr", "--out", str(path)), (), 40)
 for outcome in run_tasks([task], 1, lambda: None, lambda message: print(message, flush=True)):
     print(outcome.error or "done", flush=True)
 """
@@ -433,7 +433,7 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
-def tiny_task(path: Path, updates: int) -> Task:
+def tiny_task(path: Path, updates: int) -> RunTask:
     """A run of seconds, of which a part is left whenever it is stopped."""
     config = tiny("plr", updates=updates, run__devices=1, run__checkpoint_every=2, run__evaluate_every=1000)
     from cenie import settings
@@ -446,7 +446,7 @@ def tiny_task(path: Path, updates: int) -> Task:
         if name not in ("domain", "method", "preset", "from_python") and value is not None
     ]
     begin = ("train", "maze", "plr", "--preset", "quick", "--out", str(path), *options)
-    return Task(path, begin, (dataclasses.replace(ASKED, episodes=1),), updates)
+    return RunTask(path, begin, (dataclasses.replace(ASKED, episodes=1),), updates)
 
 
 def wait_until(condition, seconds=300):

@@ -43,7 +43,7 @@ def fake_play(network, levels):
 
 
 def novelty_of(**changes):
-    parts = {"play": fake_play, "capacity": CAPACITY, "neighbours": 2, "students": STUDENTS}
+    parts = {"returns_of": fake_play, "capacity": CAPACITY, "neighbours": 2, "students": STUDENTS}
     return EpoetNovelty(**{**parts, "snapshot_every": 2, "bounds": (-1.0, 1.0), **changes})
 
 

@@ -170,7 +170,7 @@ def test_a_correction_is_added_to_the_leading_score():
 def test_the_adaptive_weight_compares_novelty_with_the_mix_of_the_scores():
     """Level 0 is what the scores together would draw, though the second one alone would not."""
     example = jax.ShapeDtypeStruct((), jnp.int32)
-    buffer = buffers.init(example, 3, ("a", "b", NOVELTY), {})
+    buffer = buffers.init(example, 3, ("a", "b", NOVELTY))
     scores = jnp.array([[9.0, 0.0, 0.0], [0.0, 0.0, 9.0], [0.0, 9.0, 0.0]])
     buffer = dataclasses.replace(buffer, scores=scores, size=jnp.int32(3), ids=jnp.arange(3))
 
@@ -193,7 +193,7 @@ def test_the_adaptive_weight_compares_novelty_with_the_mix_of_the_scores():
 
 
 def test_scores_of_one_name_are_replaced_together():
-    buffer = buffers.init(jax.ShapeDtypeStruct((), jnp.int32), 2, ("a", "b"), {})
+    buffer = buffers.init(jax.ShapeDtypeStruct((), jnp.int32), 2, ("a", "b"))
     changed = buffer.with_column("b", jnp.array([1.0, 2.0]))
     np.testing.assert_array_equal(changed.scores, [[0.0, 1.0], [0.0, 2.0]])
     np.testing.assert_array_equal(changed.column("b"), [1.0, 2.0])

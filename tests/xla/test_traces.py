@@ -27,7 +27,7 @@ from cenie.training.progress import Progress
 from cenie.xla import parts as cycle_parts
 from cenie.xla import traces
 from cenie.xla.parts import CompiledCycles
-from cenie.xla.traces import Flat, Traced, read, source_digest, trace_file, write
+from cenie.xla.traces import FlatFunction, TracedProgram, read, source_digest, trace_file, write
 from tests.tiny import tiny
 
 CYCLES = 5
@@ -103,9 +103,9 @@ def test_a_damaged_trace_is_ignored_and_replaced(damage, tmp_path: Path, monkeyp
 
 def test_a_directory_that_cannot_be_read_or_written_is_done_without(tmp_path: Path):
     file = tmp_path / "not there" / "x-trace"
-    write(file, [Traced("f", (), b"")])
+    write(file, [TracedProgram("f", (), b"")])
     assert read(file) == []
-    write(tmp_path, [Traced("f", (), b"")])
+    write(tmp_path, [TracedProgram("f", (), b"")])
     assert read(tmp_path) == []
 
 
@@ -202,7 +202,7 @@ def test_what_asks_the_host_cannot_be_kept():
     def ask(x: jax.Array) -> jax.Array:
         return jax.pure_callback(lambda x: np.asarray(x), jax.ShapeDtypeStruct((3,), jnp.float32), x)
 
-    flat = Flat("ask", ask, jnp.zeros(3))
+    flat = FlatFunction("ask", ask, jnp.zeros(3))
     with pytest.raises((ValueError, NotImplementedError)):
         flat.traced()
 
@@ -220,7 +220,7 @@ print(traced.lowered(4.0 * jnp.eye(3)).compile()(4.0 * jnp.eye(3))[0].sum())
 def test_a_kept_program_finds_lapack_in_a_new_process(tmp_path: Path):
     """JAX loads it when a call of it is lowered, which is done again for nothing that was kept: without it,
     the call would end the process. JAX must think of that when it reads a module."""
-    flat = Flat("factor", jnp.linalg.cholesky, 4.0 * jnp.eye(3))
+    flat = FlatFunction("factor", jnp.linalg.cholesky, 4.0 * jnp.eye(3))
     write(tmp_path / "x-trace", [flat.traced()])
     command = [sys.executable, "-c", LATER, str(tmp_path / "x-trace")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)

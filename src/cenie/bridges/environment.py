@@ -1,4 +1,4 @@
-"""Environments of other projects as ours: what those of gymnax and of jaxued have in common.
+"""Environments of other projects as ours: the common part of gymnax and jaxued.
 
 Neither project is imported here. Their spaces are read by what they have: `n`, `low` and `high`, or `spaces`.
 """
@@ -109,7 +109,7 @@ def longest_episode(max_steps: int | None, parameters: Sequence[Any]) -> int:
 def observation_spaces(observation: PyTree, declared: Any) -> PyTree:
     """The spaces of an observation's parts, from arrays or their shapes, in its structure.
 
-    Shapes and types are those of the observation, which a foreign space may get wrong; bounds are those of
+    Shapes and types are the observation's, because a foreign space may get them wrong; bounds are those of
     the declared space, or all that the type can hold if none was declared.
     """
     return jax.tree_util.tree_map_with_path(

@@ -1,6 +1,6 @@
-"""Environments of gymnax as ours, and ours as those of gymnax.
+"""Environments of gymnax as ours, and ours as environments of gymnax.
 
-Both step APIs are understood: that of 0.x, where one flag says that an episode has ended, and that of 1.0,
+Both step APIs are understood: 0.x, where one flag says that an episode has ended, and 1.0,
 where running out of time is told apart. gymnax is imported only to make one of its environments.
 """
 
@@ -98,7 +98,7 @@ def gymnax_domain(
 def to_gymnax(environment: Environment, level: Level) -> Any:
     """An environment of ours as one of gymnax 1.0. Its parameters are prepared levels.
 
-    `default_params` are those of `level`, and its method `params_of(level)` makes those of another. `info`
+    `default_params` are those of `level`, and its method `params_of(level)` makes them for another. `info`
     says whether an episode was solved.
     """
     return _adapter()(environment, level)

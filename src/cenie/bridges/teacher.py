@@ -1,6 +1,6 @@
 """A curriculum for your own training loop: NumPy in, NumPy out, and no environment of ours.
 
-The decisions are those of `cenie.teach.teacher`, the same functions that our own training cycle calls; this
+The decisions are made by `cenie.teach.teacher`, the same functions that our own training cycle calls; this
 file only carries levels and rollouts to them and back. Levels are generated and edited by ordinary Python.
 """
 
@@ -65,7 +65,7 @@ CAPACITY_PER_LEVEL = 32
 new levels come before the first that is replayed."""
 
 _LARGEST_CAPACITY = ReplayConfig().capacity
-"""That of the paper. The default is smaller for small tasks."""
+"""The paper's capacity. The default is smaller for small tasks."""
 
 _log = logging.getLogger("cenie.teacher")
 
@@ -103,7 +103,7 @@ class Teacher:
     `generate(rng)` returns a new level, `edit(rng, level)` a slightly changed one (for the methods that
     edit); `rng` is a `numpy.random.Generator`. A level is an array, a number, or nested dicts, lists and
     tuples of these. `settings` changes the method's settings by their paths, e.g.
-    `{"replay.capacity": 500, "score": "maxmc"}`; `gamma` and `gae_lambda` are those of your student. The
+    `{"replay.capacity": 500, "score": "maxmc"}`; `gamma` and `gae_lambda` are your student's. The
     methods that measure novelty need the number of `features` of a step, and look at no more than
     `points_per_level` steps of a level (evenly spaced, if there are more).
 
@@ -318,7 +318,7 @@ class Teacher:
         """Write everything the teacher remembers; a task that was not told about will be asked for again.
 
         Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
-        `ValueError`, and removes nothing, if the directory holds those of another teacher or of a run.
+        `ValueError`, and removes nothing, if the directory belongs to another teacher or to a run.
         """
         for path in manifests.newest_first(Path(directory)):
             with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.

@@ -15,7 +15,7 @@ from typing import Any
 
 import submitit
 
-from cenie.command.sweep import Outcome, Stopped, Task, perform
+from cenie.command.sweep import Outcome, RunTask, Stopped, perform
 
 _running: list[subprocess.Popen] = []
 """The process of the job that this process carries out; not a part of the job, which is stored."""
@@ -24,7 +24,7 @@ _running: list[subprocess.Popen] = []
 class Job:
     """A task that can be queued again: what is left of it is read off its run directory."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: RunTask):
         self.task = task
 
     def __call__(self) -> str:
@@ -47,15 +47,17 @@ class Job:
         return submitit.helpers.DelayedSubmission(Job(self.task))
 
 
-def submit(tasks: Sequence[Task], folder: Path, cluster: str, options: dict[str, Any]) -> list[submitit.Job]:
-    """Queue a job for each task; `options` are those of submitit's `update_parameters`."""
+def submit(
+    tasks: Sequence[RunTask], folder: Path, cluster: str, options: dict[str, Any]
+) -> list[submitit.Job]:
+    """Queue a job for each task; `options` are passed to submitit's `update_parameters`."""
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     executor.update_parameters(name="cenie", tasks_per_node=1, **options)
     return [executor.submit(Job(task)) for task in tasks]
 
 
 def outcomes(
-    tasks: Sequence[Task],
+    tasks: Sequence[RunTask],
     jobs: Sequence[submitit.Job],
     progress: Callable[[], None],
     pause: Callable[[], Any],

@@ -17,7 +17,7 @@ from cenie import settings
 from cenie.command.exit_codes import FAILED, OK, complain, say
 from cenie.command.options import directory_option, let_import, parse, plain, typed
 from cenie.command.report import ReportRequest, check_installed, make_report, read_request
-from cenie.command.sweep import Outcome, Task, read_counts, run_tasks, updates_of
+from cenie.command.sweep import Outcome, RunTask, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
 from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request
 from cenie.experiment.presets import preset
@@ -132,7 +132,7 @@ def _request(options: dict[str, str]) -> CompareRequest:
     return request
 
 
-def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request: CompareRequest) -> Task:
+def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request: CompareRequest) -> RunTask:
     """One run, whose settings are found good. Raises `SettingsError`, or `RunDirectoryError` if its directory
     holds a run of other settings."""
     method, own = _parsed(recipe)
@@ -154,7 +154,7 @@ def _task(out: Path, domain: str, recipe: str, options: dict[str, str], request:
     _check_directory(directory, config)
     budget = {"updates": config.updates, "run.env_steps": config.run.env_steps}
     words = ["train", domain, method, *([] if name is None else ["--preset", name]), "--out", str(directory)]
-    return Task(
+    return RunTask(
         directory=directory,
         begin=(*words, *(f"--{path}={text}" for path, text in given.items())),
         evaluations=tuple(asked_for(config, evaluation) for evaluation in evaluations),
@@ -237,7 +237,7 @@ def _check_directory(directory: Path, config: Config) -> None:
         )
 
 
-def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: ReportRequest) -> int:
+def _compare(tasks: Sequence[RunTask], out: Path, request: CompareRequest, report: ReportRequest) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -280,7 +280,7 @@ def _compare(tasks: Sequence[Task], out: Path, request: CompareRequest, report: 
 
 
 def _outcomes(
-    tasks: Sequence[Task],
+    tasks: Sequence[RunTask],
     out: Path,
     request: CompareRequest,
     progress: Callable[[], None],

@@ -29,7 +29,7 @@ _POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """One run: how it is begun, and the evaluations of its last checkpoints when it is finished.
 
     It ends with its `updates` or `env_steps`; with the options `longer` a finished run goes on to there.
@@ -57,7 +57,7 @@ class Stopped(Exception):
     """Training ended before its last update because it was told to."""
 
 
-def next_command(task: Task) -> list[str] | None:
+def next_command(task: RunTask) -> list[str] | None:
     """The next task, as arguments of `cenie`; None if all is done.
 
     Raises `RunDirectoryError` if the directory does not say.
@@ -82,7 +82,7 @@ class Counts:
     updates: int
     env_steps: int
 
-    def reach(self, task: Task) -> bool:
+    def reach(self, task: RunTask) -> bool:
         """Whether this is all that is asked for now: a finished run may be one of a smaller budget."""
         steps = task.env_steps
         return self.updates >= task.updates or (steps is not None and self.env_steps >= steps)
@@ -105,13 +105,13 @@ def read_counts(files: RunDirectory) -> Counts | None:
     return Counts(*(summary[name] for name in names))
 
 
-def _is_trained(task: Task) -> bool:
+def _is_trained(task: RunTask) -> bool:
     counts = read_counts(RunDirectory(task.directory))
     return counts is not None and counts.reach(task)
 
 
 def perform(
-    task: Task,
+    task: RunTask,
     started: Callable[[subprocess.Popen], None] = lambda process: None,
     is_stopped: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda message: None,
@@ -141,7 +141,7 @@ def perform(
         done.append(command)
 
 
-def _wait_for_others(task: Task, is_stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
+def _wait_for_others(task: RunTask, is_stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
     told = False
     while holder := RunDirectory(task.directory).in_use_by():
         if is_stopped():
@@ -152,7 +152,7 @@ def _wait_for_others(task: Task, is_stopped: Callable[[], bool], tell: Callable[
         time.sleep(_POLL_SECONDS)
 
 
-def _carry_out(task: Task, command: list[str], started: Callable[[subprocess.Popen], None]) -> int:
+def _carry_out(task: RunTask, command: list[str], started: Callable[[subprocess.Popen], None]) -> int:
     """The exit code of a command, which adds what it prints to the task's log."""
     with (
         open(open_regular(task.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log,
@@ -169,7 +169,7 @@ def _carry_out(task: Task, command: list[str], started: Callable[[subprocess.Pop
         return process.wait()
 
 
-def _failure(task: Task, command: list[str], how: str) -> str:
+def _failure(task: RunTask, command: list[str], how: str) -> str:
     return f"{task.directory}: `cenie {' '.join(command[:3])} ...` {how}\n{_end_of(task.log)}"
 
 
@@ -185,7 +185,7 @@ def _end_of(log: Path) -> str:
     return "\n".join(f"    {line}" for line in shown)
 
 
-def updates_of(task: Task) -> int:
+def updates_of(task: RunTask) -> int:
     """The number of updates of a run, by the last row of its metrics."""
     try:
         if _is_trained(task):
@@ -200,13 +200,13 @@ def updates_of(task: Task) -> int:
 class Outcome:
     """The end of a task: without an error, or with one; `stopped` if it was told to."""
 
-    task: Task
+    task: RunTask
     error: str = ""
     stopped: bool = False
 
 
 def run_tasks(
-    tasks: Sequence[Task],
+    tasks: Sequence[RunTask],
     jobs: int,
     progress: Callable[[], None],
     tell: Callable[[str], None] = lambda message: None,
@@ -226,7 +226,7 @@ def run_tasks(
         if stop.is_set():
             process.terminate()
 
-    def one(task: Task) -> Outcome:
+    def one(task: RunTask) -> Outcome:
         if stop.is_set():
             return Outcome(task, stopped=True)
         try:

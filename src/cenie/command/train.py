@@ -204,7 +204,7 @@ def _claim(directory: RunDirectory) -> str | None:
 
 
 def _help(names: list[str], options: dict[str, str]) -> int:
-    """All settings of a domain and a method (the first ones unless named), or those of the named groups."""
+    """All settings of a domain and a method (the first ones unless named), or only the named groups."""
     domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
     let_import(domain)
     entry, _ = find_domain_and_method(domain, method)

@@ -231,7 +231,7 @@ class Domain:
     """Named held-out suites, built on demand."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Names of generators by what they are for: `random` levels, and `simple` ones to begin with. A role that
-    is not given is that of the first generator."""
+    is not given is the first generator's."""
     suite_of_file: Callable[[str, str], Suite] | None = None
     """The suite in a file of a name and a content, if there are such files; raises `ValueError`."""
     edit: Callable[[PRNGKeyArray, Level], Level] = cannot_edit

@@ -17,7 +17,7 @@ DOMAINS = {
     "walker": "a two-legged walker on terrains of eight parameters (BipedalWalker)",
     "racing": "car races on tracks through twelve control points, seen from above (CarRacing)",
 }
-"""A line about each domain. That of `name` is `cenie.envs.NAME.domain:NAME_domain`."""
+"""A line about each domain; the domain `NAME` is `cenie.envs.NAME.domain:NAME_domain`."""
 
 
 def is_reference(name: Any) -> bool:
@@ -48,7 +48,7 @@ def find_domain(name: Any) -> "Domain":
 
 
 def is_ours(domain: "Domain") -> bool:
-    """Whether a domain is that of the library with the default settings, and no other of the same name."""
+    """Whether a domain is the library's with the default settings, and no other of the same name."""
     return domain.name in DOMAINS and _ours(domain.name) is domain
 
 

@@ -84,7 +84,7 @@ class Parameters:
         return self.decode(jnp.clip(point, self.low, self.high))
 
     def generate_simple(self, key: PRNGKeyArray) -> Level:
-        """All numbers close to those of the default level. Consumes the key."""
+        """All numbers close to the default level's. Consumes the key."""
         reach = 0.5 * SMALL * (self.high - self.low)
         away = jax.random.uniform(key, self.low.shape, minval=-reach, maxval=reach)
         return self.decode(jnp.clip(self.encode(self.default) + away, self.low, self.high))
@@ -111,7 +111,7 @@ class Parameters:
         return dict(zip(self.ranges, np.asarray(self.encode(level)).tolist()))
 
     def from_json(self, data: Any) -> Level:
-        """The level of `to_json`. Numbers may lie outside of their ranges, as those of held-out levels do."""
+        """The level of `to_json`. Numbers may lie outside of their ranges, as in held-out levels."""
         if not isinstance(data, Mapping) or set(data) != set(self.ranges):
             raise ValueError(f"a level must have the numbers {', '.join(self.ranges)}, got {data!r}")
         for name, number in data.items():

@@ -29,7 +29,7 @@ def step_and_restart(
 
     All arrays have the level axis first; a level has a key for its step and one for a restart. The
     observation and the state of the `Step` are those to go on with, after the restart; its reward and flags
-    are those of the step that was made. The second result is the observation before any restart; under `jit`
+    belong to the step that was made. The second result is the observation before any restart; under `jit`
     it costs nothing if it is not used.
     """
     result = jax.vmap(environment.step)(keys[:, 0], levels, states, actions)

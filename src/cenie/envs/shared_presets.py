@@ -34,7 +34,7 @@ QUICK_POPULATION: dict[str, Any] = {"teacher.pairs": 6, "teacher.turn": 5}
 """POET within minutes: a round of a full population has 36 updates."""
 
 LEARNABLE_RETURNS = Where("teacher.score", "generalised-learnability", equals="learnability")
-"""Learnability where episodes are hardly ever solved, or where success is not the score: that of returns."""
+"""Learnability of returns, for episodes that are hardly ever solved, or without success as the score."""
 
 ANY_DOMAIN: dict[str, Any] = {
     "updates": 300,

@@ -123,8 +123,8 @@ def build(config: Config, parts: Parts | None = None) -> tuple[Domain, Setup]:
         parts: What is passed from Python in the place of what they name.
 
     Returns:
-        The domain and the setup. Without `parts`, those of the last configs are kept: who checks the memory
-        that a run needs and who trains it trace the same setup, and it is traced once.
+        The domain and the setup. Without `parts`, the last results are kept: the check of a run's memory
+        and its training share one setup, which is traced once.
 
     Raises:
         SettingsError: The parts do not fit the settings.

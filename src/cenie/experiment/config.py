@@ -319,7 +319,7 @@ def default_teacher(method: str) -> Any:
 def read_config(data: Any, entry: "Domain | None" = None) -> Config:
     """A config from plain data (as stored in `config.json`); raises `SettingsError`.
 
-    The domain is that of `entry`, or the one in the table that the data names. Code that a file names is not
+    The domain is `entry`, or the one in the table that the data names. Code that a file names is not
     run: a domain from elsewhere must be given.
     """
     if not isinstance(data, Mapping):

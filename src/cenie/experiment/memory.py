@@ -101,7 +101,7 @@ def training_needs(config: Config, domain: Domain, setup: Setup) -> Iterator[Nee
     student, environment = setup.student, setup.environment
     sizes = ("student.num_levels", "student.num_steps")
     steps = student.num_levels * student.num_steps
-    # Those of all students are told of together; features are kept of the first one's only.
+    # The plays of all students are told together; features are kept of the first one only.
     kept = setup.curriculum.novelty is not None or setup.recorded_points > 0
     rollouts = [
         _step_bytes(environment, each.network, kept and not n) for n, each in enumerate(state.students)

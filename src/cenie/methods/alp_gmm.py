@@ -116,8 +116,9 @@ class AlpState(eqx.Module):
 class AlpGmmSource:
     """Draws tasks from a Gaussian mixture over tasks and learning progress.
 
-    The absolute learning progress of a task is how much its return differs from that of the nearest task
-    before it. A component is chosen in proportion to its mean progress, and a share of the tasks is uniform.
+    The absolute learning progress of a task is the difference of its return from the return of the nearest
+    task before it. A component is chosen in proportion to its mean progress. A share of the tasks is
+    uniform.
     """
 
     space: TaskSpace
@@ -219,7 +220,7 @@ def _draw_promising(mixture: Mixture, key: PRNGKeyArray, count: int) -> Float[Ar
 
 
 def _nearest_return(state: AlpState, points: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """The return of the nearest earlier task of each point; of equally near ones that of the latest.
+    """The return of the nearest earlier task of each point; of equally near ones the latest.
 
     Points are clipped to their box, so that a corner of it is a task that comes again.
     """

@@ -43,7 +43,7 @@ class AsPlayed:
 
 @dataclass(frozen=True)
 class Relative:
-    """The novelty of a play is measured against that of the latest new levels, under the same model."""
+    """The novelty of a play is measured against the latest new levels, under the same model."""
 
     kind: Literal["relative"] = "relative"
 
@@ -52,7 +52,7 @@ class Relative:
 class Rescored:
     """All stored levels are measured again after each fit, by `points` of their last play.
 
-    For points that mean the same for ever, such as observations: those of a learning memory do not.
+    For points with a fixed meaning, such as observations; a memory that learns has none.
     """
 
     kind: Literal["rescored"] = "rescored"
@@ -285,7 +285,7 @@ class CenieNovelty:
         return {"features": points.values, "valid": valid, "measure": measure}
 
     def _reference(self, state: CenieState, play: Play, measured: Float[Array, " n"]) -> Float[Array, ""]:
-        """The mean novelty of the latest new levels, those of this batch if it is new."""
+        """The mean novelty of the latest new levels: this batch, if it is new."""
         return jnp.where(play.is_new, measured.mean(), state.reference)
 
     def metrics(self, state: CenieState, buffer: BufferState) -> Metrics:

@@ -18,7 +18,7 @@ from cenie.teach.curriculum import NOVELTY
 
 
 class ShuffledState(eqx.Module):
-    """That of the novelty which is dealt out, and the number of batches so far."""
+    """The state of the novelty that is dealt out, and the number of batches so far."""
 
     inner: CenieState
     batches: Int[Array, ""]

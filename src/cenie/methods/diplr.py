@@ -1,6 +1,6 @@
 """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored level.
 
-The published listing plays all stored levels again in every iteration. Here a level's experience is that of
+The published listing plays all stored levels again in every iteration. Here a level's experience is from
 its last play; the distances between all stored levels are kept, and renewed for the levels that were played.
 """
 

@@ -192,10 +192,10 @@ Metrics = dict[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class DesignerSource:
-    """The state is that of a student whose environment is the `design`; the proposal is its rollout.
+    """The state is a student's, whose environment is the `design`; the proposal is its rollout.
 
     Every device of the `mesh` designs and learns in full, which is little beside what students do: shared
-    out, it would have collectives in loops, which XLA on CPU does not order against those of the students.
+    out, it would have collectives in loops, which XLA on CPU does not order against the students' ones.
     """
 
     design: Design

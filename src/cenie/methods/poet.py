@@ -156,7 +156,7 @@ class PoetState(eqx.Module):
 
     `born` numbers the pairs in the order of their admission. `own` is what each student returned when it last
     learned on its own level. `parents` are the places of the candidates' parents, -1 where there is no
-    candidate. `returns` has a row for each student and a column for each level, those of the candidates last:
+    candidate. `returns` has a row for each student and a column for each level, the candidates last:
     -inf where it is not known. `archive` are the encodings of all levels that were ever admitted.
 
     `phase` says what the cycle is for, `place` whose turn it is, and `step` how often it had it. `draws`

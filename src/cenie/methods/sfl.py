@@ -109,8 +109,8 @@ class SflState(eqx.Module):
     """The present phase: the most learnable levels so far, the best first, and the progress in counts.
 
     `size` of the `k` places hold a level. In a phase, `scouted` levels are counted first, and then `updates`.
-    `random` is the state of the source that is scouted. `returns` is there if learnability is that of
-    returns.
+    `random` is the state of the source that is scouted. `returns` is there if learnability is
+    computed from returns.
     """
 
     levels: Level
@@ -240,7 +240,7 @@ def _no_returns(kept: int) -> Returns:
 
 
 def _with_returns(returns: Returns, outcomes: Outcomes) -> Returns:
-    """The same with a batch: its levels behind the kept ones, and counted among those of the phase.
+    """The same with a batch: its levels behind the kept ones, and counted in the phase.
 
     Args:
         returns: What is known, of k kept levels.

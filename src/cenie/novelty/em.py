@@ -69,7 +69,7 @@ class Dataset(NamedTuple):
         return SHAPES[self.rules.covariance]
 
 
-class Progress(NamedTuple):
+class FitProgress(NamedTuple):
     """The progress of the fits of `m` mixtures.
 
     Attributes:
@@ -160,7 +160,7 @@ def begin(
     chain: kmeans.Chain,
     sizes: range,
     previous: tuple[Mixture, jax.Array] | None = None,
-) -> Progress:
+) -> FitProgress:
     """The first mixtures of all sizes, largest first, from one chain of centres.
 
     Every point belongs to its nearest centre, and the means are the centres themselves.
@@ -183,18 +183,18 @@ def begin(
     components = jnp.array(most)
     possible = components <= chain.distinct
     nothing = jnp.zeros(len(most), jnp.int32)
-    return Progress(components, mixtures, jnp.full(len(most), jnp.inf), nothing, ~possible, possible)
+    return FitProgress(components, mixtures, jnp.full(len(most), jnp.inf), nothing, ~possible, possible)
 
 
 def advance(
     data: Dataset,
-    progress: Progress,
+    progress: FitProgress,
     wanted: jax.Array,
     *,
     iterations: int | jax.Array,
     sizes: range,
     together: Sequence[int] | None = None,
-) -> Progress:
+) -> FitProgress:
     """Take EM steps until every wanted fit has ended.
 
     Args:
@@ -211,11 +211,11 @@ def advance(
     groups = data.shape.group_sizes if together is None else together
     groups = sorted({min(group, len(wanted)) for group in groups}, reverse=True)
 
-    def is_waiting(progress: Progress, above: int) -> jax.Array:
+    def is_waiting(progress: FitProgress, above: int) -> jax.Array:
         idle = progress.done | ~wanted | (progress.iterations >= iterations)
         return ~idle & (progress.sizes > above)
 
-    def step(progress: Progress, stage: schedule.Stage) -> Progress:
+    def step(progress: FitProgress, stage: schedule.Stage) -> FitProgress:
         waiting = is_waiting(progress, stage.above)
         old, write, really = schedule.first_waiting(progress, waiting, len(stage.widths))
         new = _em_step(data, old, stage.widths)
@@ -232,11 +232,11 @@ def advance(
     return progress
 
 
-def judge(data: Dataset, progress: Progress, most: Sequence[int]) -> Fits:
+def judge(data: Dataset, progress: FitProgress, most: Sequence[int]) -> Fits:
     """Label the points, and say how likely they are under each mixture.
 
     Args:
-        data: The points to label, which need not be those of the fits.
+        data: The points to label; they may differ from the fitted ones.
         progress: The fits [m].
         most: The most components that each may have [m].
 
@@ -258,8 +258,8 @@ def reverse_rows(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[::-1], tree)
 
 
-def _em_step(data: Dataset, progress: Progress, widths: Sequence[int]) -> Progress:
-    """One step of EM for each mixture [m, ...]. The losses are those of the mixtures before it."""
+def _em_step(data: Dataset, progress: FitProgress, widths: Sequence[int]) -> FitProgress:
+    """One step of EM for each mixture [m, ...]. The losses belong to the mixtures before it."""
     old = schedule.pack(progress.mixtures, widths)
     responsibilities, log_likelihoods = _e_step(data, old, widths)
     loss = -mean_where(data.valid, log_likelihoods)
@@ -267,7 +267,7 @@ def _em_step(data: Dataset, progress: Progress, widths: Sequence[int]) -> Progre
     done = ~(jnp.abs(progress.loss - loss) >= data.rules.tolerance)
     new = _m_step(data, Assigned(responsibilities, row_sums(responsibilities)), old)
     mixtures = schedule.unpack(new, progress.mixtures, widths)
-    return Progress(progress.sizes, mixtures, loss, progress.iterations + 1, done, progress.possible)
+    return FitProgress(progress.sizes, mixtures, loss, progress.iterations + 1, done, progress.possible)
 
 
 def _e_step(data: Dataset, packed: Mixture, widths: Sequence[int]) -> tuple[jax.Array, jax.Array]:
@@ -329,11 +329,11 @@ def _from_labels(data: Dataset, centres: jax.Array, labels: jax.Array, sizes: Se
 
 
 def _with_rows(
-    progress: Progress, rows: Progress, write: Callable[[jax.Array, jax.Array], jax.Array]
-) -> Progress:
+    progress: FitProgress, rows: FitProgress, write: Callable[[jax.Array, jax.Array], jax.Array]
+) -> FitProgress:
     """All fits, with what a step has changed of some of them."""
 
-    def changed(progress: Progress) -> tuple[jax.Array, ...]:
+    def changed(progress: FitProgress) -> tuple[jax.Array, ...]:
         return *progress.mixtures[1:], progress.loss, progress.iterations, progress.done
 
     *mixture, loss, iterations, done = map(write, changed(progress), changed(rows))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from cenie.novelty import em, kmeans
 from cenie.novelty.config import MixtureConfig
 from cenie.novelty.covariance import SHAPES
-from cenie.novelty.em import Dataset, Fits, Progress
+from cenie.novelty.em import Dataset, FitProgress, Fits
 from cenie.novelty.interface import Fitted
 from cenie.novelty.mixture import Mixture, count_parameters, empty
 from cenie.novelty.points import drawn, rows_where
@@ -154,7 +154,7 @@ def _screened(
     draw_key: jax.Array,
     score_key: jax.Array,
     data: Dataset,
-    progress: Progress,
+    progress: FitProgress,
 ) -> _Judged:
     """Let all sizes take a few steps, and then only the sizes with the best rough silhouettes go on."""
     sizes, steps = sizes_of(config), config.screening_steps

@@ -20,7 +20,7 @@ def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
         The same function. Its results are rounded to the precision of its first array of floats.
     """
 
-    # Batching rules run later, when the precision is that of the rest of the program again.
+    # Batching rules run later, when the rest of the program has its own precision again.
     @jax.custom_batching.sequential_vmap
     @wraps(function)
     def call(*arguments: Any) -> Any:

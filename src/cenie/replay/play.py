@@ -45,7 +45,7 @@ class Play(eqx.Module):
     before this batch, or -1. `best_return` is the highest return ever seen on each level, -inf without any:
     this batch is included once the play is scored. `findings` is what an `ExaminingNovelty` found out.
 
-    Scored: `scores` by name; `entry_scores` are those of the first episodes alone, where these decide about
+    Scored: `scores` by name; `entry_scores` are from the first episodes alone, where these decide about
     the entry. `valid` says which rows have a score that counts. `episodes` says which completed episodes a
     score looks at.
 
@@ -83,7 +83,7 @@ class Play(eqx.Module):
 
     @property
     def is_replayed(self) -> Bool[Array, ""]:
-        """Whether the levels are those of the buffer."""
+        """Whether the levels come from the buffer."""
         return self.kind == REPLAY
 
     @property
@@ -97,7 +97,7 @@ class Play(eqx.Module):
         return self.leader < jnp.arange(self.leader.shape[0])
 
     def with_best_return(self) -> "Play":
-        """The play whose best returns include those of this batch: all rows of a level have one."""
+        """The play whose best returns include this batch: all rows of a level have one."""
         reached = jnp.where(jnp.isfinite(self.outcomes.max_return), self.outcomes.max_return, -jnp.inf)
         best_now = jnp.where(self.same_level, reached, -jnp.inf).max(axis=1)
         return dataclasses.replace(self, best_return=jnp.maximum(self.best_return, best_now))

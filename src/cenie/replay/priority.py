@@ -52,7 +52,7 @@ def ranked_probabilities(
     mask: Bool[Array, " c"],
     config: PriorityConfig,
 ) -> Float[Array, " c"]:
-    """P_j of one column whose ranks are known (CENIE Eq. 4); uniform where all weights are 0."""
+    """The distribution P_j of one column with known ranks (CENIE Eq. 4); uniform where all weights are 0."""
     logs = jnp.where(mask, log_weights(scores, doubled_rank, config), -jnp.inf)
     return exact.normalised(exact.exp_over_largest(logs, jnp.max(logs)), mask)
 

@@ -129,7 +129,7 @@ def write_report(
 
 
 def _check_place(out: Path) -> None:
-    """Refuse to replace files of somebody's own; those of an earlier report are replaced. Touches nothing."""
+    """Refuse to replace the user's own files; files of an earlier report are replaced. Touches nothing."""
     found = [name for name in (PAGE, "report.md") if os.path.lexists(out / name)]
     found += [f"{name}/" for name in ("figures", "tables") if _holds_something(out / name)]
     if not found or _first_line(out / _FIRST).startswith(_MARKS):

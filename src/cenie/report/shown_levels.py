@@ -45,7 +45,7 @@ def suite_scenes(
 ) -> list[Scene]:
     """The levels of a suite, of each name only the first variant unless all are asked for.
 
-    Levels and keys are those of the episode of this number in `cenie evaluate` with this seed.
+    Levels and keys are as for the episode of this number in `cenie evaluate` with this seed.
     """
     made = domain.suites[suite]()
     labels, levels = made.draw(seed, episode + 1)

@@ -237,7 +237,7 @@ def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
 
 
 def comparison_rows(table: ComparisonTable) -> list[Row]:
-    """The table with a column for each number, those of the paper named as such."""
+    """The table with a column for each number; numbers of the paper are named as such."""
     rows = []
     for level, cells in table.rows:
         row: Row = {"level": level}

@@ -25,7 +25,7 @@ class Options:
     `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
     few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to
     look at in a browser; `points` is how many points the t-SNE has; `stratified` asks for the intervals of
-    rliable. `domains` are those of the user's own by their names: others are not imported because a file
+    rliable. `domains` are the user's own by their names: others are not imported because a file
     names them, and have no pictures.
     """
 

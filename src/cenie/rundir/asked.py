@@ -77,7 +77,7 @@ def _digest_of(folder: Path) -> str:
 
 
 def write_record(table: Path, asked: Asked, cycle: int) -> None:
-    """Say beside a table what it was asked for; `cycle` is that of the newest checkpoint that was played.
+    """Say beside a table what it was asked for; `cycle` is the cycle of the newest played checkpoint.
 
     Raises `WriteError` if the disk refuses; the table then counts as one that nobody knows.
     """

@@ -241,7 +241,7 @@ def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
 
 
 def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
-    """`like` with its arrays replaced by those of the file."""
+    """`like` with the arrays of the file in place of its own."""
     try:
         arrays = parse_safetensors(content)
     except (SafetensorError, KeyError, ValueError) as error:

@@ -96,7 +96,7 @@ def evaluate_run(
 def _suite(domain: Domain, name: str) -> Suite:
     """The suite of a name, or in a file, which was found good before.
 
-    Whatever a domain calls a suite in a file, its rows are not to be taken for those of another suite.
+    Whatever a domain calls a suite in a file, its rows are not to be taken for another suite.
     """
     if name in domain.suites:
         return domain.suites[name]()

@@ -63,7 +63,7 @@ class Run:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """The content of `config.json`, as plain data: also that of a run which is not ours to go on with."""
+        """The content of `config.json`, as plain data, also if the run is not ours to go on with."""
         return writable(read_json(self.files.config))
 
     @functools.cached_property
@@ -287,7 +287,7 @@ class Run:
             quiet: print nothing.
 
         Returns:
-            Every episode, those of the oldest checkpoint first.
+            Every episode, from the oldest checkpoint on.
 
         Raises:
             SettingsError: the suite or a number is not one that can be played.

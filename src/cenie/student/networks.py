@@ -54,7 +54,7 @@ class Network(eqx.Module):
 
         The first observation of an episode stands for those before it. Such a memory is not stored: it is
         read from the observations of a rollout wherever a step is learned from, so that minibatches may be of
-        single steps. Each leaf is that of an observation, with an axis of this length after that of levels.
+        single steps. Each leaf is an observation's, with an axis of this length after the axis of levels.
         """
         return 0
 
@@ -153,7 +153,7 @@ class Recurrent(Network):
     policy: Policy
 
     def __init__(self, config: Lstm | Gru, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
-        """Heads orthogonal with gains sqrt(2), that of the policy, and 1 (value). Consumes the key."""
+        """Heads orthogonal with gains sqrt(2), the policy's gain, and 1 (value). Consumes the key."""
         encoder_key, key = jax.random.split(key)
         keys = jax.random.split(key, 5)
         width, memory, head = config.encoder.width(spaces), config.memory_size, config.head_size
@@ -182,7 +182,7 @@ class Recurrent(Network):
 
 
 class WithoutMemory(Network):
-    """Encoder, and an actor and a critic with one hidden tanh layer each, as those of `Recurrent`.
+    """Encoder, and an actor and a critic with one hidden tanh layer each, as in `Recurrent`.
 
     The features are the numbers that the encoder makes of an observation.
     """
@@ -196,7 +196,7 @@ class WithoutMemory(Network):
     policy: Policy
 
     def __init__(self, config: Memoryless, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
-        """The heads are those of `Recurrent`. Consumes the key."""
+        """The heads are as in `Recurrent`. Consumes the key."""
         encoder_key, key = jax.random.split(key)
         self.encoder = make_encoder(config.encoder, spaces, encoder_key)
         self.policy = Policy(action_space, config.continuous)
@@ -249,7 +249,7 @@ class OnBoard(Network):
     spaces: Spaces = eqx.field(static=True)
 
     def __init__(self, config: Board, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
-        """The heads are those of `Recurrent`. Consumes the key."""
+        """The heads are as in `Recurrent`. Consumes the key."""
         self.settings, self.spaces = config, spaces
         self.policy = Policy(action_space, "gaussian")
         keys = jax.random.split(key, 4)
@@ -297,7 +297,7 @@ class MLP(Network):
     activation: Literal["tanh", "relu"] = eqx.field(static=True)
 
     def __init__(self, config: Mlp, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
-        """Orthogonal, gain sqrt(2); the last layer of the actor has that of the policy. Consumes the key."""
+        """Orthogonal, gain sqrt(2); the last layer of the actor has the policy's gain. Consumes the key."""
         self.spaces = spaces
         self.activation = config.activation
         self.policy = Policy(action_space, config.continuous)

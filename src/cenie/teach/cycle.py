@@ -286,7 +286,7 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
         curriculum has novelty.
     """
     config = setup.students[number]
-    # Novelty is that of the experience of the first student, and so is what is recorded of it.
+    # Novelty, and its record, are of the first student's experience.
     keeps_points = setup.curriculum.novelty is not None and number == 0
     rollout = collect(
         setup.environment,

@@ -31,7 +31,7 @@ class PointSample(eqx.Module):
     """State-action points of the first student: from which cycle, level of its batch and step each one is.
 
     `kind` says what the levels of that cycle were. `lots` are random numbers of [0, 1), by which the points
-    of one cycle are merged with those of others. Of several cycles, all is on the host.
+    of one cycle are merged with other cycles'. For several cycles, all is on the host.
     """
 
     values: Float[_Numbers, "s d"]
@@ -96,7 +96,7 @@ def draw_points(
 
 
 def merged(samples: Sequence[PointSample]) -> PointSample:
-    """A sample of several cycles, in which each has the same share; on the host, as those of each cycle are.
+    """A sample of several cycles, in which each has the same share; on the host, as each cycle's sample is.
 
     A place takes the point of the next cycle with the chance 1 / n if that is the n-th one.
     """

@@ -476,7 +476,7 @@ def _recorded_scores(curriculum: Curriculum, play: Play) -> Columns:
         name: jnp.where(completed, score, jnp.nan) for name, score in play.scores.items() if name != NOVELTY
     }
     if curriculum.novelty is not None:
-        # Novelty is that of the first student's experience.
+        # Novelty is of the first student's experience.
         columns[NOVELTY] = play.scores.get(NOVELTY, jnp.full(completed.shape, jnp.nan))
     return columns
 

@@ -29,7 +29,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Detail:
-    """A part of the report on training. Where there is no room for all, those of lower ranks stay."""
+    """A part of the report on training. Where there is no room for all, lower ranks stay."""
 
     text: str
     rank: int = 0

@@ -134,7 +134,7 @@ def _again(built: Built, config: Config, parts: Parts | None, kept: Path | None)
 
 
 def _updates(loaded: Loaded) -> int:
-    """The updates of the state of a checkpoint, if its counters are those of a training."""
+    """The updates of the state of a checkpoint, if its counters come from training."""
     counters = Counts.of(loaded.tree.counters)
     if counters.cycles != loaded.step or not 0 <= counters.updates <= counters.cycles:
         raise RunDirectoryError(

@@ -99,7 +99,7 @@ def replicate(mesh: Mesh | None, tree: Any) -> Any:
 def per_level(**options: Any) -> Any:
     """A field of a record whose arrays have a row for each level, and are split over the devices.
 
-    All that has to know what is split reads it off this declaration. The options are those of
+    All that has to know what is split reads it off this declaration. The options are as in
     `dataclasses.field`.
     """
     return dataclasses.field(metadata={_PER_LEVEL: True}, **options)

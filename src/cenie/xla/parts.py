@@ -1,6 +1,6 @@
 """The training cycle as compiled programs, made in the background and kept for later runs.
 
-All cycles of the library run here, those of `cenie train` and those of a loop of somebody's own (`cycle`,
+All cycles of the library run here, in `cenie train` and in a loop of the user's own (`cycle`,
 `cycles`). So they have the same bits.
 """
 
@@ -35,10 +35,10 @@ from cenie.xla import devices
 from cenie.xla.cache import give_back_memory
 from cenie.xla.flags import is_known
 from cenie.xla.traces import (
-    Flat,
+    FlatFunction,
     Program,
     Results,
-    Traced,
+    TracedProgram,
     arrays,
     like,
     read,
@@ -175,7 +175,7 @@ class CompiledCycles:
     def _traced(self, state: TrainState) -> Iterator["_Part"]:
         """The parts of a cycle, traced one by one; the one that takes longest to compile comes second."""
         setup = self._setup
-        play = Flat("ask_and_play", functools.partial(ask_and_play, setup), state)
+        play = FlatFunction("ask_and_play", functools.partial(ask_and_play, setup), state)
         kept = [self._lowered(play, state)]
         yield kept[0].part
         arguments = self._arguments(state, self._expected(play.results))
@@ -191,7 +191,7 @@ class CompiledCycles:
             return tell_all(setup, teacher, turn_of(leaves), students)
 
         for name, function in {"tell_all": tell_leaves, "learn_all": learn_leaves}.items():
-            kept.append(self._lowered(Flat(name, function, *arguments[name]), *arguments[name]))
+            kept.append(self._lowered(FlatFunction(name, function, *arguments[name]), *arguments[name]))
             yield kept[-1].part
         whole = [each.traced for each in kept if each.traced is not None]
         if len(whole) == len(kept) and (file := self._file(state)) is not None:
@@ -205,7 +205,7 @@ class CompiledCycles:
             "tell_all": (state.teacher, turn, state.students),
         }
 
-    def _lowered(self, function: Flat, *arguments: Any) -> "_Lowered":
+    def _lowered(self, function: FlatFunction, *arguments: Any) -> "_Lowered":
         """A program is compiled from its module even if that is not kept, so that no bit depends on that."""
         if jax.process_count() == 1:
             # Some operations have no module: calls of the host, and what a library makes no promise about.
@@ -296,4 +296,4 @@ class _Lowered(NamedTuple):
     """A part, and what can be kept of it."""
 
     part: _Part
-    traced: Traced | None
+    traced: TracedProgram | None

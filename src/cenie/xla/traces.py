@@ -54,7 +54,7 @@ Results = tuple[Result, ...]
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedProgram:
     """A function of trees as a module, which knows only of their leaves."""
 
     name: str
@@ -118,7 +118,7 @@ def like(tree: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda item: jax.tree.unflatten(jax.tree.structure(tree), item.values())
 
 
-class Flat:
+class FlatFunction:
     """A function of trees like `arguments` as one of their leaves, which returns leaves.
 
     What these are, `results` and `structure`, is known once it has been traced.
@@ -141,10 +141,10 @@ class Flat:
         )
         return [leaf for _, leaf in named]
 
-    def traced(self) -> Traced:
+    def traced(self) -> TracedProgram:
         """The function as a module. Raises `ValueError` or `NotImplementedError` if it cannot be one."""
         exported = export.export(self._jitted)(*self._leaves)
-        return Traced(self.__name__, self.results, exported.mlir_module_serialized)
+        return TracedProgram(self.__name__, self.results, exported.mlir_module_serialized)
 
     def lowered(self) -> Lowered:
         """The same without a module to keep."""
@@ -162,7 +162,7 @@ def trace_file(directory: Path, settings: Any, arguments: Any) -> Path:
     return directory / f"{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()}{TRACE}"
 
 
-def read(path: Path) -> list[Traced]:
+def read(path: Path) -> list[TracedProgram]:
     """The programs in a file; none if there is no such file, or it is not whole."""
     try:
         content = read_limited(path, _LARGEST)
@@ -176,14 +176,14 @@ def read(path: Path) -> list[Traced]:
                 Result(path, tuple(shape), kind, is_split, names and tuple(names))
                 for path, shape, kind, is_split, names in results
             )
-            programs.append(Traced(name, results, modules[:size]))
+            programs.append(TracedProgram(name, results, modules[:size]))
             modules = modules[size:]
     except (OSError, ValueError, TypeError, zlib.error):
         return []
     return programs
 
 
-def write(path: Path, programs: Sequence[Traced]) -> None:
+def write(path: Path, programs: Sequence[TracedProgram]) -> None:
     """Keep programs for later runs, if the disk lets us."""
     header = json.dumps([(each.name, each.results, len(each.module)) for each in programs]).encode()
     packed = zlib.compress(header + b"\n" + b"".join(each.module for each in programs), 1)
@@ -219,7 +219,7 @@ def _path(path: Any) -> str:
 
 
 def shape_of(shape: tuple[int, ...], kind: str) -> jax.ShapeDtypeStruct:
-    """An array of this type, which may be that of keys."""
+    """An array of this type, which may be a type of keys."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.ShapeDtypeStruct(shape, key.dtype if kind == str(key.dtype) else jnp.dtype(kind))
 

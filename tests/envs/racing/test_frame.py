@@ -12,7 +12,7 @@ import pytest
 
 from cenie.envs.racing.car import Car, hull_position
 from cenie.envs.racing.config import RacingConfig
-from cenie.envs.racing.frame import Drawing, frame, paint
+from cenie.envs.racing.frame import RoadShapes, frame, paint
 from cenie.envs.racing.level import RacingLevel
 from cenie.envs.racing.raster import on_all_pixels, rasterise
 from cenie.envs.racing.track import track_of_level
@@ -142,7 +142,7 @@ def test_the_painter_is_that_of_numpy() -> None:
     assert np.mean(np.asarray(rasterise(quads, shape, 8)) == expected) > 0.999
 
 
-def gymnasium_scene() -> tuple[Any, Drawing, Car, jax.Array]:
+def gymnasium_scene() -> tuple[Any, RoadShapes, Car, jax.Array]:
     """A drive of gymnasium's car: its own frame, its road as ours, and where its car is."""
     gymnasium = pytest.importorskip("gymnasium")
     pytest.importorskip("Box2D")
@@ -176,7 +176,7 @@ def gymnasium_scene() -> tuple[Any, Drawing, Car, jax.Array]:
     )
     shapes = jnp.asarray(np.array(quads, np.float32).transpose(2, 1, 0))
     env.close()
-    return seen, Drawing(shapes, jnp.float32(2000 / 6)), placed, ~jnp.array(fresh)
+    return seen, RoadShapes(shapes, jnp.float32(2000 / 6)), placed, ~jnp.array(fresh)
 
 
 def test_the_camera_turns_with_the_velocity_of_a_sliding_car() -> None:

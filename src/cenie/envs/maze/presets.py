@@ -84,7 +84,7 @@ _QUICK: dict[str, Any] = {
     # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
     "teacher.novelty.coverage.window": 128,
     # The ranking of 4096 at a third of the cost (docs/novelty.md): there is time to fit every number of
-    # components to the end, and the choice is that of the exact mode (docs/results.md).
+    # components to the end, and the choice is as in the exact mode (docs/results.md).
     "teacher.novelty.coverage.max_points": 1536,
     "teacher.novelty.coverage.screening_steps": None,
     # Tiles are read and chosen as a few waves across the board: a designer that learns each of them for

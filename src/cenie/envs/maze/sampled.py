@@ -12,7 +12,7 @@ from cenie.envs.maze.level import MazeLevel, make_level
 from cenie.envs.maze.procedural import open_maze, room_maze
 
 SIDE = 21
-"""Tiles along each side of a sampled level, without the border: those of the preset `hard`."""
+"""Tiles along each side of a sampled level, without the border, as in the preset `hard`."""
 TIME_LIMIT = 150
 FILL = (0.0, 0.6)
 """Between what the share of walls lies: the level space of the preset `hard`."""

@@ -1,7 +1,7 @@
 """The car: its shape, its state, and where its parts are.
 
 A hull of four polygons and four wheels on joints that only turn. All five move as one body whose wheels turn
-in place, so that the state is that of the body, of the joints and of the spinning wheels. Wheels are in the
+in place, so that the state consists of the body, of the joints and of the spinning wheels. Wheels are in the
 order front left, front right, rear left, rear right; forward is +y in the frame of the hull.
 """
 
@@ -48,8 +48,8 @@ ORBIT_INERTIA = HULL_MASS * HULL_ARM @ HULL_ARM + WHEEL_MASS * np.sum(WHEEL_ARMS
 class Car(eqx.Module):
     """The state of a moving car.
 
-    `centre` and `velocity` are those of the centre of mass of the whole car. Lever arms of velocities are
-    those of the step before, as in Box2D, so that its `last_angle` is kept.
+    `centre` and `velocity` refer to the centre of mass of the whole car. Lever arms of velocities are
+    from the step before, as in Box2D, so that its `last_angle` is kept.
     """
 
     centre: Float[Array, "*n 2"]

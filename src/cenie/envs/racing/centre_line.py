@@ -21,7 +21,7 @@ _SHORTEST, _LONGEST = 100.0, 20_000.0
 _NARROWEST = 20.0
 """The least size of a circuit in its shorter direction: the road is 13 wide."""
 _LENGTH_TOLERANCE = 0.1
-"""By how much a length that a file gives may differ from that of its line."""
+"""The largest difference between a length in a file and the length of its line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def _metres(degrees: np.ndarray) -> np.ndarray:
 
 
 def _check_length(metres: np.ndarray, length: Any) -> None:
-    """A length that the file gives must be that of the line, or one of them is in other units."""
+    """A length in the file must agree with the line, or one of them is in other units."""
     if type(length) not in (int, float) or not 0 < length < 1e9:
         return
     found = float(np.sum(np.hypot(*np.diff(np.concatenate([metres, metres[:1]]), axis=0).T)))

@@ -1,4 +1,4 @@
-"""Circuits: the 20 of the benchmark, gym's classic tracks, and those of users. NumPy, on the host."""
+"""Circuits: the 20 of the benchmark, gym's classic tracks, and circuits of users. NumPy, on the host."""
 
 import json
 import math

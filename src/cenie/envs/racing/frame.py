@@ -1,6 +1,6 @@
 """The student's view: the world from above, turned so that the car drives upwards, and a dashboard.
 
-The rules are those of the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
+The rules follow the original code's 96 x 96 picture of a window of 1000 x 800. A pixel has the colour
 of the last shape over its centre. Two renderers differ in how they find the road: `analytic` draws the tiles
 in view, `texture` looks up a picture of the whole road that was painted once, which is faster and off by at
 most a texel at edges. The digits of the score are left out.
@@ -72,7 +72,7 @@ _REACH = max(math.hypot(*corner) for part in HULL for corner in part)
 """From the origin of the car to its farthest corner."""
 
 
-class Drawing(eqx.Module):
+class RoadShapes(eqx.Module):
     """The road as shapes: tile i is number 2i, and 2i + 1 its kerb."""
 
     quads: Float[Array, "*n 2 4 m"]
@@ -88,7 +88,7 @@ class Texture(eqx.Module):
     playfield: Float[Array, "*n"]
 
 
-View = Drawing | Texture
+View = RoadShapes | Texture
 
 
 def paint(config: RacingConfig, track: Track) -> View:
@@ -96,7 +96,7 @@ def paint(config: RacingConfig, track: Track) -> View:
     shapes = jnp.stack([track.road, track.kerb], axis=-1)
     quads = shapes.reshape(*shapes.shape[:2], -1)
     if config.renderer == "analytic":
-        return Drawing(quads, track.playfield)
+        return RoadShapes(quads, track.playfield)
     size = 2 * math.ceil(TEXTURE_REACH / config.texel)
     exists = jnp.stack([track.exists, track.kerbed], axis=-1).reshape(-1)
     farthest = jnp.max(jnp.abs(jnp.where(exists, quads, 0.0)))
@@ -176,7 +176,7 @@ def _looked_up(view: Texture, x: Array, y: Array) -> UInt16[Array, "h w"]:
 
 
 def _drawn(
-    view: Drawing, shape: tuple[int, int], place: Array, cos: Array, sin: Array
+    view: RoadShapes, shape: tuple[int, int], place: Array, cos: Array, sin: Array
 ) -> UInt16[Array, "h w"]:
     """The same, by drawing the shapes in view."""
     height, width = shape

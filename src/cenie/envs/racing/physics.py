@@ -52,7 +52,7 @@ _SLOP, _SWEEPS = 0.005, 60
 def drive(car: Car, steer: Float[Array, ""], gas: Float[Array, ""], brake: Float[Array, ""]) -> Car:
     """The car a step later. `steer` goes from -1 (left) to 1, gas and brake from 0 to 1.
 
-    Grip is that of `on_road`, which stays as it is: it is looked at before a car moves.
+    Grip is taken from `on_road`, which stays as it is: it is looked at before a car moves.
     """
     front = jnp.asarray(_FRONT, car.angle.dtype)
     pressed = car.gas + jnp.minimum(jnp.clip(gas, 0.0, 1.0) - car.gas, GAS_STEP)

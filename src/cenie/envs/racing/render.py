@@ -62,7 +62,7 @@ def drive_picture(
 ) -> Picture:
     """The track from above with the line that was driven: dark blue where the car stood, red at full speed.
 
-    `states` are those of one episode, with a leading axis of time.
+    `states` are one episode's, with a leading axis of time.
     """
     track = track_on_host(level, config.curve_samples)
     view = _View(track, size)

@@ -93,7 +93,7 @@ def _bezier_entries(config: RacingConfig) -> list[SuiteEntry]:
 
 
 def _bezier(number: int, rng: np.random.Generator) -> RacingLevel:
-    # Not a key that a run could have, as they are all derived from those of seeds.
+    # Not a key that a run could have, as those are all derived from seeds.
     return jax.device_get(_continuous(jax.random.fold_in(jax.random.key(_SEEDS), number)))
 
 

@@ -1,6 +1,6 @@
 """The walker's bodies and joints: shapes and masses.
 
-Bodies are in the order hull, upper leg 0, lower leg 0, upper leg 1, lower leg 1; joints in that of the
+Bodies are in the order hull, upper leg 0, lower leg 0, upper leg 1, lower leg 1; joints in the order of the
 actions: hip 0, knee 0, hip 1, knee 1. All are rigid, and collide with the ground only.
 """
 

@@ -55,8 +55,8 @@ class Ground(NamedTuple):
 class Manifold(NamedTuple):
     """The contact of legs with one thing: up to two points with one normal.
 
-    If `on_leg`, normal and plane are those of a side of the leg (in its frame), and the points are fixed in
-    the world (relative to the centre of the leg as it was). Otherwise normal and plane are those of the
+    If `on_leg`, normal and plane belong to a side of the leg (in its frame), and the points are fixed in
+    the world (relative to the centre of the leg as it was). Otherwise normal and plane belong to the
     ground (the plane relative to the centre as it was) and the points are fixed in the frame of the leg.
     """
 

@@ -25,13 +25,13 @@ from cenie.envs.walker.solver import (
     INVERSE_INERTIAS,
     INVERSE_MASSES,
     TIME_STEP,
-    Problem,
+    VelocityProblem,
     correct_positions,
     solve,
 )
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
 from cenie.envs.walker.terrain import FINISH, Terrain, terrain_of
-from cenie.envs.walker.toi import TARGET, TOLERANCE, Stopped, Sweep, stop_at_ground, update_flag
+from cenie.envs.walker.toi import TARGET, TOLERANCE, StoppedLegs, Sweep, stop_at_ground, update_flag
 from cenie.records import Step
 from cenie.spaces import Space
 
@@ -54,7 +54,7 @@ class WalkerState(eqx.Module):
     touched: Int[Array, "*n 4"]
     """The things that each leg touches, as bits."""
     contact: Bool[Array, "*n 4"]
-    """The flags of the legs; those of the lower ones are observed."""
+    """The flags of the legs; the lower legs' are observed."""
     names: Int[Array, "*n 4 2 4"]
     touch: Float[Array, "*n 4 4 4"]
     """Impulses of the last step at contact points, and the names by which the next one knows them."""
@@ -210,7 +210,9 @@ def _advance_block(
     velocity = old.velocity.at[1].add(TIME_STEP * GRAVITY)
     speed = jnp.sign(action) * jnp.asarray(MOTOR_SPEEDS, x.dtype)[:, None]
     most = TIME_STEP * MOTOR_TORQUE * jnp.minimum(jnp.abs(action), 1.0)
-    problem = Problem(pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close)
+    problem = VelocityProblem(
+        pose, velocity, old.impulse, Memory(old.names, old.touch), speed, most, things, close
+    )
     solved = solve(problem)
 
     bits = solved.touched
@@ -225,7 +227,7 @@ def _advance_block(
     masses = jnp.broadcast_to(jnp.asarray(INVERSE_MASSES[1:], x.dtype)[:, None], x.shape)
     inertias = jnp.broadcast_to(jnp.asarray(INVERSE_INERTIAS[1:], x.dtype)[:, None], x.shape)
     motion = new_x - x, new_y - y, new_angle - angle
-    legs = Stopped(Sweep((zero, zero, angle), motion, solved.velocity[:, 1:]), bits, flags, solved.memory)
+    legs = StoppedLegs(Sweep((zero, zero, angle), motion, solved.velocity[:, 1:]), bits, flags, solved.memory)
     arguments = legs, half_width, masses, inertias, things
     single_legs = jax.tree.map(lambda x: x.reshape(*x.shape[:-2], 4 * count), arguments)
     stopped = on_few(

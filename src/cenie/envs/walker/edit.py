@@ -11,7 +11,7 @@ from cenie.envs.walker.generate import STAIRS, random_seed
 from cenie.envs.walker.level import HIGHEST, LOWEST, WalkerLevel
 
 STEPS = np.array([0.6, 0.4, 0.4, 0.2, 0.2, 0.2, 0.2, 1.0], np.float32)
-"""By how much an edit changes each parameter; that of the roughness is the most it may."""
+"""The change of each parameter by an edit; for the roughness it is the largest one."""
 
 
 def edit(key: PRNGKeyArray, level: WalkerLevel, *, num_edits: int, stairs: bool) -> WalkerLevel:

@@ -40,7 +40,7 @@ def assemble(config: WalkerConfig, parameters: Float[Array, " 8"], seed: UInt32[
 
 
 def allowed(config: WalkerConfig, parameters: Float[Array, " 8"]) -> Float[Array, " 8"]:
-    """The parameters; those of stairs are the lowest, if there are to be none."""
+    """The parameters; for no stairs their parameters are the lowest."""
     return parameters if config.stairs else jnp.where(STAIRS, LOWEST, parameters)
 
 

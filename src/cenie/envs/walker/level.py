@@ -37,7 +37,7 @@ class WalkerLevel(eqx.Module):
     """Parameters of a terrain, and a seed that decides the rest: the terrain itself and the first push.
 
     A pair of a lowest and a highest size may be stored in any order; it is sorted where it is used, as the
-    number of stair steps is rounded there. With `hardcore` the obstacles are those of gym's hardcore task,
+    number of stair steps is rounded there. With `hardcore` the obstacles are as in gym's hardcore task,
     and only the roughness counts. `time_limit` is the length of an episode; it belongs to the level, so
     that one compiled program plays levels that differ in it.
     """

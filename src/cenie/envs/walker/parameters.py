@@ -13,7 +13,7 @@ _HALF = 2**16
 
 
 def encoding(level: WalkerLevel, *, stairs: bool) -> Float[Array, " d"]:
-    """The parameters on a scale from 0 to 1, each pair sorted; those of stairs only with `stairs`.
+    """The parameters on a scale from 0 to 1, each pair sorted; stairs only with `stairs`.
 
     The seed is left out: one encoding stands for many terrains, as in POET.
     """

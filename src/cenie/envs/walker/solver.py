@@ -274,7 +274,7 @@ def _turned(arm: np.ndarray, cos: Array, sin: Array) -> Pair:
     return cos * x - sin * y, sin * x + cos * y
 
 
-class Problem(NamedTuple):
+class VelocityProblem(NamedTuple):
     """A step before it is solved: poses, velocities (with gravity), last impulses, motors, what is near."""
 
     pose: Float[Array, "3 5 n"]
@@ -310,7 +310,7 @@ class Solution(NamedTuple):
     """The length of the lists."""
 
 
-def solve(problem: Problem) -> Solution:
+def solve(problem: VelocityProblem) -> Solution:
     """A step without continuous collision."""
     pose = problem.pose
     one = unknown_ones(pose[2, 0])

@@ -1,6 +1,6 @@
 """The ground that a walker walks on: a line of points, and boxes that stand on it or line its pits.
 
-Sections of grass and of one obstacle follow each other. The rules are those of the original code's levels of
+Sections of grass and of one obstacle follow each other. The rules follow the original code's levels of
 eight parameters, and of gym's hardcore task; its flat task is a level of roughness 1 without obstacles.
 """
 
@@ -198,7 +198,7 @@ def _begin(
 
 
 def _stair_ground(rules: _Rules, stairs: _Obstacle, left: Int[Array, ""]) -> Float[Array, ""]:
-    """The ground below stairs: in steps too, or a slope under those of the hardcore task."""
+    """The ground below stairs: in steps too, or a slope in the hardcore task."""
     passed = _STAIR_WIDTH * stairs.steps - left
     rise = stairs.slope * stairs.size * STEP
     below = jnp.where(stairs.slope < 0.0, stairs.size * STEP, 0.0)

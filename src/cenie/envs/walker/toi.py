@@ -246,7 +246,7 @@ def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
     return _repeat(narrow, (active, jnp.int32(0), t1, t2, s1, s2, t2), _NARROWINGS)[6]
 
 
-class Stopped(NamedTuple):
+class StoppedLegs(NamedTuple):
     """Legs at the end of the step: where they are, how they move, and what they touched last."""
 
     sweep: Sweep
@@ -262,8 +262,8 @@ def update_flag(flag: Array, bits: Array, new_bits: Array) -> Array:
 
 
 def stop_at_ground(
-    legs: Stopped, things: Things, *, half_width: Array, mass: Array, inertia: Array, time_step: float
-) -> Stopped:
+    legs: StoppedLegs, things: Things, *, half_width: Array, mass: Array, inertia: Array, time_step: float
+) -> StoppedLegs:
     """All stops of legs within one step, of given inverse masses and inertias.
 
     Things are seen from where the centres of the legs were when the step began.
@@ -312,7 +312,7 @@ def stop_at_ground(
         motion = left * time_step * velocity
         onward = Sweep(start, (motion[0], motion[1], motion[2]), velocity)
         sweep = jax.tree.map(lambda new, old: jnp.where(stops, new, old), onward, sweep)
-        legs = Stopped(sweep, bits, flag, memory)
+        legs = StoppedLegs(sweep, bits, flag, memory)
         times = jnp.where(ignored, 1.0, first_touch(legs.sweep, half_width, things))
         return legs, left, ignored, times, count + 1
 

@@ -71,7 +71,7 @@ def measure_coverage(
 ) -> CoverageMap | None:
     """The coverage of all groups that have recorded points; None if there are fewer than two of them.
 
-    Needs scikit-learn. Points of another width than those of the first group cannot be compared with them and
+    Needs scikit-learn. Points of another width than the first group's cannot be compared with them and
     are left out.
     """
     # As many runs of each: where every run has a network of its own, more runs cover more.

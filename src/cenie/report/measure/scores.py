@@ -85,7 +85,7 @@ def unknown_scores(found: SuiteScores) -> list[str]:
 
 
 def measured_suites(groups: Sequence[Group]) -> list[SuiteScores]:
-    """The scores of some groups on every suite that some run has played, those of most groups first.
+    """The scores of some groups on every suite that some run has played, suites of most groups first.
 
     Runs that are finished count, or all if none is; see `counted_runs`.
     """
@@ -162,6 +162,6 @@ def _group_scores(
 
 
 def _worst(episodes: Episodes, levels: set[str]) -> float | None:
-    """The score on the worst entries among those of the levels."""
+    """The score on the worst entries among the levels."""
     kept = episodes.where(np.array([level in levels for level in episodes.level]))
     return worst_levels(list(zip(kept.level, kept.variant)), kept.score)

@@ -145,7 +145,7 @@ def resample_indices(
 ) -> np.ndarray:
     """Which runs a bootstrap draws for each task, with replacement: [resamples, runs, tasks].
 
-    All tasks draw the same runs; those of a `stratified` bootstrap draw runs of their own.
+    All tasks draw the same runs; in a `stratified` bootstrap each draws runs of its own.
     """
     drawn = rng.integers(0, runs, (resamples, runs, tasks if stratified else 1))
     return np.broadcast_to(drawn, (resamples, runs, tasks))

@@ -47,7 +47,7 @@ def write_page(
     `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
     episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
     `stratified` asks for rliable's intervals. `measured` are the scores of each domain, if they are known.
-    `domains` are those of the user's own by their names: none is
+    `domains` are the user's own by their names: none is
     imported because a file names it.
     """
     check_installed()
