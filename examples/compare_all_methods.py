@@ -82,7 +82,12 @@ def train_and_evaluate(directory, domain, method, chosen):
 
 def run(directory, arguments):
     with directory.with_name(f"{directory.name}.log").open("a") as log:
-        subprocess.run([*PROGRAM, *arguments], stdout=log, stderr=log, check=True)
+        # The command ends with this process: it leaves when its input is closed.
+        command = [*PROGRAM, *arguments]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log) as process:
+            code = process.wait()
+    if code:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def score(directory):

@@ -76,7 +76,7 @@ def test_every_stored_level_has_been_played_by_all_of_the_present_population():
     """Levels come, go and are replayed while students join: no return may be missing or outdated."""
     rng = np.random.default_rng(0)
     novelty = novelty_of()
-    buffer = buffers.init(jnp.zeros(2), CAPACITY, ("regret", NOVELTY), {})
+    buffer = buffers.init(jnp.zeros(2), CAPACITY, ("regret", NOVELTY))
     state = novelty.with_student(novelty.init((1, 1)), Skilled(jnp.zeros(2)))
     joined = [np.zeros(2)] * STUDENTS
     for cycle in range(14):
@@ -112,7 +112,7 @@ def test_every_stored_level_has_been_played_by_all_of_the_present_population():
 
 def test_a_level_that_ranks_the_students_like_no_other_is_the_most_novel():
     novelty = novelty_of()
-    buffer = buffers.init(jnp.zeros(2), CAPACITY, ("regret", NOVELTY), {})
+    buffer = buffers.init(jnp.zeros(2), CAPACITY, ("regret", NOVELTY))
     buffer = type(buffer)(**{**vars(buffer), "size": jnp.asarray(5, jnp.int32)})
     state = novelty.with_student(novelty.init((1, 1)), Skilled(jnp.zeros(2)))
     returns = jnp.zeros((CAPACITY, STUDENTS)).at[:4].set(jnp.array([0.1, 0.2, 0.3]))

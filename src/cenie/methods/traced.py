@@ -21,7 +21,6 @@ from cenie.student.encoders import flatten, parts_of
 from cenie.student.layers import Linear, uniform
 from cenie.student.lstm import LSTM
 from cenie.xla.devices import mean_over_devices, on_own_rows
-from cenie.xla.tricks import rounded
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ class TracedCorrection:
         """The addition of the transition model to the score of each level, before it learns from them."""
         rollout = _rows(play).rollout
         errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
-        # Rounded here: the score that it is added to must not depend on what else is ranked.
-        return rounded(self.settings.transition_weight * transition_mean(play, errors))
+        return self.settings.transition_weight * transition_mean(play, errors)
 
     def learn(
         self,

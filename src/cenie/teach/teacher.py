@@ -35,7 +35,7 @@ from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Novelty, 
 from cenie.teach.recording import Columns
 from cenie.teach.source import Proposal
 from cenie.xla.devices import replicate, side_by_side
-from cenie.xla.tricks import Several
+from cenie.xla.tricks import Several, computed_once
 
 PARENTS = 4
 """The number of levels of a batch that the `easy` and `hard` choices of parents keep (as in the original
@@ -262,7 +262,10 @@ def score(
     def scored(play: Play) -> dict[str, Float[Array, " n"]]:
         found = {each.name: _one_per_level(each, each.score.compute(play), play) for each in replay.scores}
         if replay.correction is not None and correction is not None:
-            found[replay.leading] += replay.correction.score(correction, play, mesh)
+            added = replay.correction.score(correction, play, mesh)
+            # The bits of the sum must not depend on what else is ranked.
+            leading, added = computed_once((found[replay.leading], added), play.outcomes.finished)
+            found[replay.leading] = leading + added
         return found | (play.scores or {})
 
     entry_scores = None
