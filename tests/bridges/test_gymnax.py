@@ -208,7 +208,7 @@ def test_observations_of_several_parts_keep_their_structure():
     seen = {"code": jnp.int32(0), "view": jnp.zeros(2)}
     found = observation_spaces(seen, declared)
     assert found == {"code": Discrete(4), "view": Box((2,), 0.0, 9.0)}
-    with pytest.raises(ValueError, match="says nothing"):
+    with pytest.raises(ValueError, match="does not describe"):
         observation_spaces({**seen, "more": jnp.zeros(2)}, declared)
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from cenie import __version__
 from cenie.command import compare, sweep
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, FAILED, OK, REFUSED
 from cenie.command.sweep import RunTask, next_command, run_tasks, updates_of
-from cenie.rundir.asked import Asked, write_record
+from cenie.experiment.config import EvaluationRequest
+from cenie.experiment.presets import preset
+from cenie.rundir.asked import Asked, asked_for, write_record
 from cenie.rundir.files import RunDirectory
 from tests.report.synthetic import evaluate_later, write_run
 from tests.tiny import tiny
@@ -49,7 +50,7 @@ print("did", command)
 """A program in the place of `cenie` that copies what a run would leave."""
 
 
-CONTENT = f"cenie {__version__}"
+CONTENT = asked_for(preset("maze", "dr"), EvaluationRequest("cenie8")).content
 ASKED = Asked("cenie8", CONTENT, episodes=3, seed=0, checkpoints=1)
 
 

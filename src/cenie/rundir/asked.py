@@ -70,7 +70,7 @@ def _digest_of(folder: Path) -> str:
     """The SHA-256 of the code and the data of a domain: a suite may change without the version."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
+        if path.is_file() and path.parent.name != "__pycache__":
             content = path.read_bytes()
             digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
