@@ -12,6 +12,7 @@ from cenie.experiment.config import evaluation_request
 from cenie.experiment.presets import preset
 from cenie.rundir import asked
 from cenie.rundir.asked import Asked, asked_for, is_played, write_record
+from cenie.system.digest import folder_digest
 
 ASKED = Asked("cenie8", "cenie 1.0", episodes=20, seed=0, checkpoints=5)
 TRACK = "x,y\n" + "".join(f"{x},{y}\n" for x, y in [(0, 0), (200, 0), (250, 120), (100, 200), (-60, 90)])
@@ -89,9 +90,9 @@ def test_bug_a_suite_of_ours_that_changed_within_a_version_counted_as_played(
     contents = []
     for text in ("#.\n", ".#\n"):
         file.write_text(text)
-        asked._digest_of.cache_clear()
+        folder_digest.cache_clear()
         contents.append(asked_for(config, request).content)
-    asked._digest_of.cache_clear()
+    folder_digest.cache_clear()
     assert contents[0] != contents[1]
 
 

@@ -21,6 +21,7 @@ from cenie import Parts, Score
 from cenie.experiment.build import build, place, program_settings
 from cenie.rundir.checkpoint import digest
 from cenie.rundir.files import RunDirectory
+from cenie.system.digest import folder_digest
 from cenie.teach.cycle import Setup, TrainState, init
 from cenie.training import loop as training
 from cenie.training.progress import Progress
@@ -135,12 +136,22 @@ def test_every_line_of_the_source_counts(tmp_path: Path):
     for text in ("a = 1\n", "a = 2\n"):
         (tmp_path / "room").mkdir(exist_ok=True)
         (tmp_path / "room" / "module.py").write_text(text)
-        source_digest.cache_clear()
+        folder_digest.cache_clear()
         found.add(source_digest(tmp_path))
     (tmp_path / "room" / "module.py").rename(tmp_path / "room" / "other.py")
-    source_digest.cache_clear()
+    folder_digest.cache_clear()
     found.add(source_digest(tmp_path))
     assert len(found) == 3
+
+
+def test_bug_a_kept_trace_outlived_a_change_of_the_data(tmp_path: Path):
+    """Mazes, circuits and the start of a walker are files of data, which programs have as constants."""
+    found = set()
+    for text in ("#.", ".#"):
+        (tmp_path / "data.txt").write_text(text)
+        folder_digest.cache_clear()
+        found.add(source_digest(tmp_path))
+    assert len(found) == 2
 
 
 def test_every_setting_that_build_reads_counts():

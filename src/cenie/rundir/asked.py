@@ -4,7 +4,6 @@ table is the one that it would write. Imports no JAX.
 `evaluation-SUITE-seedS-cycleC.json` belongs to the table of the same name (docs/run-directory.md).
 """
 
-import functools
 import hashlib
 import os
 import sys
@@ -16,6 +15,7 @@ from cenie import __version__
 from cenie.envs.domains import is_reference
 from cenie.experiment.config import Config, EvaluationRequest, read_suite_file
 from cenie.rundir.files import RunDirectoryError, read_json, write_json
+from cenie.system.digest import folder_digest
 from cenie.system.durable import open_regular
 
 FORMAT = 1
@@ -62,18 +62,7 @@ def _content(config: Config, suite: str) -> str:
         file = getattr(module, "__file__", None)
         if file is not None and os.path.isfile(file):
             return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return f"cenie {__version__} {_digest_of(_DOMAINS / config.domain)}"
-
-
-@functools.cache
-def _digest_of(folder: Path) -> str:
-    """The SHA-256 of the code and the data of a domain: a suite may change without the version."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.parent.name != "__pycache__":
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    return f"cenie {__version__} {folder_digest(_DOMAINS / config.domain)}"
 
 
 def write_record(table: Path, asked: Asked, cycle: int) -> None:

@@ -9,7 +9,6 @@ that no bit of a run depends on what was found.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import zlib
@@ -24,6 +23,7 @@ import jax.numpy as jnp
 from jax import export
 from jax.stages import Compiled, Lowered
 
+from cenie.system.digest import folder_digest
 from cenie.system.durable import read_limited, replace_file
 from cenie.xla.cache import TRACE
 from cenie.xla.devices import splits
@@ -193,14 +193,9 @@ def write(path: Path, programs: Sequence[TracedProgram]) -> None:
         return
 
 
-@functools.cache
 def source_digest(root: Path = Path(__file__).parents[1]) -> str:
-    """The digest of all our code: a line that is changed anywhere may change what is traced."""
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    """The digest of all our code and data: a line that is changed anywhere may change what is traced."""
+    return folder_digest(root)
 
 
 def _versions() -> dict[str, str]:
