@@ -227,7 +227,7 @@ def test_any_gymnax_environment_makes_a_domain():
     environment, _ = gymnax.make("CartPole-v1")
     domain = gymnax_domain(environment, RANGES, derive=with_derived, bounds=(0.0, 15.0))
     assert domain.name == "CartPole-v1"
-    assert domain.environment.max_steps == 500  # that of the default level
+    assert domain.environment.max_steps == 500  # as in the default level
     levels = jax.vmap(domain.generator("random"))(jax.random.split(KEY, 200))
     edited = jax.vmap(domain.edit)(jax.random.split(KEY, 200), levels)
     for batch in (levels, edited):

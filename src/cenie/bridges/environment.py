@@ -109,8 +109,8 @@ def longest_episode(max_steps: int | None, parameters: Sequence[Any]) -> int:
 def observation_spaces(observation: PyTree, declared: Any) -> PyTree:
     """The spaces of an observation's parts, from arrays or their shapes, in its structure.
 
-    Shapes and types are the observation's, because a foreign space may get them wrong; bounds are those of
-    the declared space, or all that the type can hold if none was declared.
+    Shapes and types are the observation's, because a foreign space may get them wrong; bounds are taken
+    from the declared space, or are all that the type can hold if none was declared.
     """
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _leaf_space(leaf, None if declared is None else _part(declared, path)), observation

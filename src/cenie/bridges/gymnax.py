@@ -82,8 +82,8 @@ def gymnax_domain(
 ) -> Domain:
     """A gymnax environment as a domain, whose levels are its parameters drawn from `ranges`.
 
-    `ranges` has two bounds for each parameter that varies; the others are those of `params`, by default the
-    environment's own. `derive` sets parameters that follow from others. `bounds` are two returns that count
+    `ranges` has two bounds for each parameter that varies; the others are taken from `params`, by default
+    the environment's own. `derive` sets parameters that follow from others. `bounds` are two returns that count
     as 0 and 1 in evaluations; without them `solved` must say which episodes are solved.
     """
     if bounds is None and solved is None:
@@ -98,7 +98,7 @@ def gymnax_domain(
 def to_gymnax(environment: Environment, level: Level) -> Any:
     """An environment of ours as one of gymnax 1.0. Its parameters are prepared levels.
 
-    `default_params` are those of `level`, and its method `params_of(level)` makes them for another. `info`
+    `default_params` make `level`, and its method `params_of(level)` returns what makes another. `info`
     says whether an episode was solved.
     """
     return _adapter()(environment, level)

@@ -1,15 +1,14 @@
 """A curriculum for your own training loop: NumPy in, NumPy out, and no environment of ours.
 
-The decisions are made by `cenie.teach.teacher`, the same functions that our own training cycle calls; this
-file only carries levels and rollouts to them and back. Levels are generated and edited by ordinary Python.
+Levels are generated and edited by ordinary Python. `ask_and_tell` makes the decisions with the functions of
+our own training cycle, `steps` reads what happened in your loop, and `levels` keeps levels as rows of bytes.
 """
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,27 +17,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
-from numpy.typing import ArrayLike
 
 from cenie import settings as typed_settings
+from cenie.bridges import ask_and_tell
+from cenie.bridges.arguments import Arguments
 from cenie.bridges.levels import LevelCodec
-from cenie.envs.base import Design
+from cenie.bridges.steps import Layout, PerStep, padded, read_points, read_steps
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.cenie_controls import ShuffledNovelty
 from cenie.methods.family import Family
-from cenie.methods.plr import named_columns
 from cenie.methods.table import METHODS
-from cenie.novelty.tensors import from_tensor
-from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
-from cenie.replay.outcomes import Points
 from cenie.replay.play import Play
 from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
 from cenie.rundir import manifest as manifests
 from cenie.rundir.manifest import Unusable
-from cenie.settings import Problem, SettingsError, show
-from cenie.student.advantage import gae
+from cenie.settings import Problem, SettingsError
 from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
 from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
@@ -46,19 +41,9 @@ from cenie.teach.measure import Metrics, apart
 from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs
 
-PerStep = ArrayLike | Sequence[Any]
-"""A number for each step of each level: an array of two axes, or a list of rows of any lengths. Tensors
-of PyTorch are arrays here."""
-
-Layout = Literal["levels-first", "time-first"]
-"""The order of the first two axes: [level, step], or [step, level]."""
-
-
 OFFERED = tuple(name for name, method in METHODS.items() if method.settings.needs_levels_alone)
-"""The methods that a loop of your own can use: those that need not know how levels are made, what students
-see, or what levels look like."""
-
-_KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
+"""The methods that a loop of your own can use: they need not know how levels are made, what students see, or
+what levels look like."""
 
 CAPACITY_PER_LEVEL = 32
 """Places of the level buffer for each level of a task, by default: with a `min_fill` of one half, 16 tasks of
@@ -67,13 +52,20 @@ new levels come before the first that is replayed."""
 _LARGEST_CAPACITY = ReplayConfig().capacity
 """The paper's capacity. The default is smaller for small tasks."""
 
-_log = logging.getLogger("cenie.teacher")
-
 _MIN_STEPS = 1024
 """Rows are filled up to this, so that most loops compile for one length only."""
 
 _LARGEST_SEED = 2**32 - 1
 """JAX would silently use only the last 32 bits."""
+
+_KINDS = {NEW: "new", REPLAY: "replay", EDIT: "edit"}
+
+_REMEDY = (
+    "Play each level until an episode has ended (terminated or truncated), or pass "
+    "settings={'replay.unfinished': 'score'} to score what was played of an episode"
+)
+
+_log = logging.getLogger("cenie.teacher")
 
 
 @dataclass(frozen=True)
@@ -100,26 +92,38 @@ class StoredLevel:
 class Teacher:
     """A method of the library as two calls: `ask` for levels, `tell` what happened on them.
 
-    `generate(rng)` returns a new level, `edit(rng, level)` a slightly changed one (for the methods that
-    edit); `rng` is a `numpy.random.Generator`. A level is an array, a number, or nested dicts, lists and
-    tuples of these. `settings` changes the method's settings by their paths, e.g.
-    `{"replay.capacity": 500, "score": "maxmc"}`; `gamma` and `gae_lambda` are your student's. The
-    methods that measure novelty need the number of `features` of a step, and look at no more than
-    `points_per_level` steps of a level (evenly spaced, if there are more).
-
-    `scores` rank the levels in the place of the method's own score: by the names that they are to have, one
-    of ours by its name, a `cenie.Score`, or a function of `cenie.Play`. `weights` say by these names
-    how much each ranking counts, all alike by default; novelty keeps its own weight (`alpha`).
+    A level is an array, a number, or nested dicts, lists and tuples of these. `ask` returns the same task
+    until it was told about; everything depends on the seed and on what was told, so that a saved teacher goes
+    on as if it had never stopped.
 
     A level buffer has room for 32 tasks, at most 4,000 levels, unless `replay.capacity` says otherwise.
     Nothing is replayed before half of it (`replay.min_fill`) is filled; until then `tell` returns how many
     levels are missing (`levels_until_replay`), and the logger `cenie.teacher` says so once.
 
-    `ask` returns the same task until it was told about; everything depends on the seed and on what was
-    told, so that a saved teacher goes on as if it had never stopped.
-
     What takes long to compile is kept in the user's cache directory for the next run. `CENIE_CACHE_DIR`
     names another directory, or switches this `off`; if you have set up JAX's own cache, that one is used.
+
+    Args:
+        method: The name of a method that a loop of your own can use, such as `plr-cenie`.
+        generate: Returns a new level for a `numpy.random.Generator`.
+        edit: Returns a slightly changed level for a generator and a level; for the methods that edit.
+        num_levels: The number of levels of a task.
+        gamma: Your student's discount.
+        gae_lambda: Your student's lambda of generalised advantage estimation.
+        settings: The method's settings to change, by their paths, e.g.
+            `{"replay.capacity": 500, "score": "maxmc"}`.
+        scores: Rank the levels in the place of the method's own score, by names of your choice: one of
+            ours by its name, a `cenie.Score`, or a function of `cenie.Play`.
+        weights: How much each ranking counts, by the names of `scores`; all alike by default. Novelty keeps
+            its own weight (`alpha`).
+        features: The number of features of a step, for the methods that measure novelty.
+        points_per_level: The largest number of steps of a level whose features are looked at (evenly spaced,
+            if there are more).
+        seed: A whole number from 0 to 2^32 - 1.
+
+    Raises:
+        SettingsError: With everything that is wrong with the arguments and settings.
+        ValueError: The method needs `edit` or `features`, or levels are not made of numbers.
     """
 
     def __init__(
@@ -138,7 +142,7 @@ class Teacher:
         points_per_level: int = 256,
         seed: int = 0,
     ):
-        read = _Arguments()
+        read = Arguments()
         read.choice("method", method, OFFERED)
         read.function("generate", generate)
         if edit is not None:
@@ -150,37 +154,23 @@ class Teacher:
         gamma, gae_lambda = read.share("gamma", gamma), read.share("gae_lambda", gae_lambda)
         changes = read.changes("settings", settings)
         columns = read.columns(scores, weights)
-        if read.problems:
-            raise SettingsError(read.problems)
-        self._generate, self._edit = generate, edit
+        read.finish()
+        self._method, self._generate, self._edit = method, generate, edit
+        self._num_levels, self._gamma, self._gae_lambda, self._seed = num_levels, gamma, gae_lambda, seed
+        self._points_shape = (points_per_level, features or 0)
         self._codec = LevelCodec(generate(np.random.default_rng(seed)))
-        defaults = _defaults(METHODS[method].settings, changes, num_levels)
-        chosen = typed_settings.replace(METHODS[method].settings, defaults | changes)
-        self._curriculum = _with_columns(_curriculum(chosen, self._codec.size), columns, method)
-        if self._curriculum.editing is not None and edit is None:
-            raise ValueError(
-                f"the method {method} edits levels: give edit=..., a function (rng, level) -> level"
-            )
-        if self._curriculum.novelty is not None and features is None:
-            raise ValueError(
-                f"features: {method} measures novelty and needs the number of features of a step"
-            )
-        if self._curriculum.features != "memory":
-            message = "describe steps by what you pass as features; the setting is for our own students"
-            raise SettingsError([Problem("novelty.features", message)])
-        novelty = self._curriculum.novelty
-        novelty = novelty.inner if isinstance(novelty, ShuffledNovelty) else novelty
-        if isinstance(novelty, CenieNovelty):
-            _check_measure(novelty)
-        self._num_levels, self._seed, self._told = num_levels, seed, 0
+        chosen = _chosen_settings(METHODS[method].settings, changes, num_levels)
+        self._curriculum = _with_columns(
+            ask_and_tell.curriculum_of(chosen, self._codec.size), columns, method
+        )
+        self._check_curriculum()
+        self._state = teacher.init(self._curriculum, num_levels, jax.random.key(seed), self._points_shape)
+        self._told = 0
+        self._pending: tuple[Task, Assignment, TeacherState] | None = None
         self._steps = _MIN_STEPS
         self._compiled: set[str] = set()
         self._watch = Watch(self._curriculum.replay, _REMEDY)
-        self._points_shape = (points_per_level, features or 0)
-        self._gamma, self._gae_lambda = gamma, gae_lambda
-        self._state = teacher.init(self._curriculum, num_levels, jax.random.key(seed), self._points_shape)
-        self._pending: tuple[Task, Assignment, TeacherState] | None = None
-        self._method, self._said_filling = method, False
+        self._said_filling = False
         self._facts = {
             "method": method,
             "settings": typed_settings.to_data(chosen),
@@ -200,7 +190,9 @@ class Teacher:
         if self._pending is None:
             self._say_filling()
             with self._compiling("ask"):
-                assignment, state = _ask(self._curriculum, self._state, self._key(0), self._num_levels)
+                assignment, state = ask_and_tell.ask(
+                    self._curriculum, self._state, self._key(0), self._num_levels
+                )
             kind = int(assignment.kind)
             (batch,) = assignment.batches
             foreign = self._levels(kind, np.asarray(batch.levels))
@@ -226,23 +218,38 @@ class Teacher:
         features: PerStep | None = None,
         layout: Layout | None = None,
     ) -> dict[str, int | float]:
-        """Take in the steps made on the levels of the last task, in their order; returns what to log.
+        """Take in the steps made on the levels of the last task, in their order.
 
-        Everything is an array [level, step], or a list with a row for each level, of any lengths. Arrays
-        [step, level], as vector environments and PyTorch buffers have them, need `layout="time-first"`; the
-        default is "levels-first", which must be said only if there are as many steps as levels and an array
-        could be either. Tensors of PyTorch are read as they are, with or without a gradient, on any device.
+        Everything is an array [level, step], or a list with a row for each level, of any lengths. Tensors of
+        PyTorch are read as they are, with or without a gradient, on any device.
 
-        Each row is one level: any number of episodes one after another, all of that level. `terminated` or
-        `truncated` is true at the last step of an episode; steps after the last of these are ignored, so that
-        shorter rows may be padded with anything finite. A level without any end has no score and cannot be
-        replayed, unless the setting `replay.unfinished` is "score"; a warning says so if that is the rule.
-        `value` is your critic's estimate before each step. Optional: `solved` (true at the end of a solved
-        episode; the score `learnability` needs it), `final_value` (the critic's estimate after a time-out, to
-        bootstrap from), `advantage` (your own estimates instead of ours), `entropy` (of the policy; the score
-        `entropy` needs it), `features` (a row of numbers for each step, usually state and action side by
-        side; methods that measure novelty need it). Discrete actions belong there as one column per action,
-        see `cenie.state_action_features`.
+        Each row is one level: any number of episodes one after another, all of that level. Steps after the
+        last end of an episode are ignored, so that shorter rows may be padded with anything finite. A level
+        without any end has no score and cannot be replayed, unless the setting `replay.unfinished` is
+        "score"; a warning says so if that is the rule.
+
+        Args:
+            reward: What each step earned.
+            value: Your critic's estimate before each step.
+            terminated: True at the last step of an episode that came to its end.
+            truncated: True at the last step of an episode that was cut off.
+            solved: True at the end of a solved episode; the score `learnability` needs it.
+            final_value: The critic's estimate after a time-out, to bootstrap from.
+            advantage: Your own estimates instead of ours.
+            entropy: The entropy of the policy; the score `entropy` needs it.
+            features: A row of numbers for each step, usually state and action side by side; methods that
+                measure novelty need it. Discrete actions belong there as one column per action, see
+                `cenie.state_action_features`.
+            layout: "time-first" for arrays [step, level], as vector environments and PyTorch buffers have
+                them. The default is "levels-first", which must be said only if there are as many steps as
+                levels and an array could be either.
+
+        Returns:
+            What to log, by name.
+
+        Raises:
+            RuntimeError: No task was asked for.
+            ValueError: Something does not fit; the teacher is as before.
         """
         if self._pending is None:
             raise RuntimeError("tell() without a task: call ask() first")
@@ -256,44 +263,9 @@ class Teacher:
             "advantage": advantage,
             "entropy": entropy,
         }
-        _check_needs(self._curriculum, given)
-        if layout is not None and layout not in get_args(Layout):
-            raise ValueError(f"layout: must be one of {', '.join(get_args(Layout))}, got {layout!r}")
-        points = None
-        if self._curriculum.novelty is not None:
-            if features is None:
-                raise ValueError("features: this teacher measures novelty and needs them")
-            rows = _rows("features", features, self._num_levels, layout)
-            points = _read_points(rows, *self._points_shape)
-        steps = _read_steps(
-            {
-                name: _rows(name, values, self._num_levels, layout)
-                for name, values in given.items()
-                if values is not None or name in _REQUIRED
-            }
-        )
-        replay = self._curriculum.replay
-        if replay is not None and replay.config.unfinished == "score":
-            steps |= {"truncated": _with_ends(steps["terminated"], steps["truncated"])}
-        longest = max(len(row) for row in steps["reward"])
-        # The length only ever grows: each one is compiled for, and a shorter one would gain nothing.
-        while self._steps < longest:
-            self._steps *= 2
-        padded = _padded(steps, self._steps)
-        _, assignment, state = self._pending
-        metrics: Metrics = {"kind": assignment.kind}
-        if replay is not None:
-            with self._compiling(f"tell {self._steps}"):
-                (play,) = _locate(self._curriculum, state, points, assignment.batches)
-                play = _scored(self._curriculum, self._gamma, self._gae_lambda, play, padded)
-                state, metrics = _store_and_learn(self._curriculum, state, assignment, play, self._key(1))
-        self._state, self._pending, self._told = state, None, self._told + 1
-        log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
-        if replay is not None:
-            log["levels_until_replay"] = self._missing()
-        for message in self._watch.look(
-            self._num_levels, log.get("unscored", 0), log.get("equal_scores", False)
-        ):
+        log = self._take_in(given, features, layout)
+        unscored, equal = log.get("unscored", 0), log.get("equal_scores", False)
+        for message in self._watch.look(self._num_levels, unscored, equal):
             warnings.warn(message, stacklevel=2)
         return log
 
@@ -317,8 +289,16 @@ class Teacher:
     def save(self, directory: str | Path) -> Path:
         """Write everything the teacher remembers; a task that was not told about will be asked for again.
 
-        Checkpoints replace each other, so that every teacher needs a directory of its own. Raises
-        `ValueError`, and removes nothing, if the directory belongs to another teacher or to a run.
+        Checkpoints replace each other, so that every teacher needs a directory of its own.
+
+        Args:
+            directory: Where this teacher's checkpoints are, or nothing yet.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ValueError: The directory belongs to another teacher or to a run; nothing is removed.
         """
         for path in manifests.newest_first(Path(directory)):
             with contextlib.suppress(Unusable):  # Said by `load`; a damaged one is never removed.
@@ -338,9 +318,71 @@ class Teacher:
         self._state, self._told, self._pending = loaded.tree, loaded.step, None
         self._steps = int(loaded.facts.get("steps", _MIN_STEPS))
 
+    # Inside
+
+    def _take_in(
+        self, given: Mapping[str, PerStep | None], features: PerStep | None, layout: Layout | None
+    ) -> dict[str, int | float]:
+        """Read the steps of the pending task, give them to the method, and return what to log."""
+        assert self._pending is not None
+        _, assignment, state = self._pending
+        replay = self._curriculum.replay
+        for column in replay.scores if replay else ():
+            for name in column.score.needs:
+                if given[name] is None:
+                    raise ValueError(f"{name}: this teacher's score needs it")
+        if layout is not None and layout not in get_args(Layout):
+            raise ValueError(f"layout: must be one of {', '.join(get_args(Layout))}, got {layout!r}")
+        points = None
+        if self._curriculum.novelty is not None:
+            if features is None:
+                raise ValueError("features: this teacher measures novelty and needs them")
+            per_level, size = self._points_shape
+            points = read_points(features, self._num_levels, layout, points_per_level=per_level, size=size)
+        unfinished = replay is not None and replay.config.unfinished == "score"
+        steps = read_steps(given, self._num_levels, layout, score_unfinished=unfinished)
+        # The length only ever grows: each one is compiled for, and a shorter one would gain nothing.
+        while self._steps < max(len(row) for row in steps["reward"]):
+            self._steps *= 2
+        metrics: Metrics = {"kind": assignment.kind}
+        if replay is not None:
+            with self._compiling(f"tell {self._steps}"):
+                state, metrics = ask_and_tell.tell(
+                    self._curriculum,
+                    state,
+                    assignment,
+                    padded(steps, self._steps),
+                    points,
+                    self._key(1),
+                    gamma=self._gamma,
+                    gae_lambda=self._gae_lambda,
+                )
+        self._state, self._pending, self._told = state, None, self._told + 1
+        log = {name: number.item() for name, number in apart(jax.device_get(metrics)).items()}
+        return log if replay is None else log | {"levels_until_replay": self._missing()}
+
+    def _check_curriculum(self) -> None:
+        """Refuse a method that needs what was not given, or what a loop of one's own cannot give."""
+        curriculum = self._curriculum
+        if curriculum.editing is not None and self._edit is None:
+            raise ValueError(
+                f"the method {self._method} edits levels: give edit=..., a function (rng, level) -> level"
+            )
+        if curriculum.novelty is not None and not self._points_shape[1]:
+            raise ValueError(
+                f"features: {self._method} measures novelty and needs the number of features of a step"
+            )
+        if curriculum.features != "memory":
+            message = "describe steps by what you pass as features; the setting is for our own students"
+            raise SettingsError([Problem("novelty.features", message)])
+        novelty = curriculum.novelty
+        novelty = novelty.inner if isinstance(novelty, ShuffledNovelty) else novelty
+        if isinstance(novelty, CenieNovelty) and novelty.measure == "first-episode":
+            message = "first-episode needs the ends of episodes; choose mean or highest"
+            raise SettingsError([Problem("novelty.measure", message)])
+
     def _differences(self, facts: Mapping[str, Any]) -> str:
-        """The differences between a checkpoint's facts and those of this teacher, in words; empty if there
-        are none."""
+        """In what a checkpoint's facts differ from this teacher's own; empty if in nothing."""
         return "; ".join(
             f"{name} was {facts.get(name)!r} and is {value!r}"
             for name, value in self._facts.items()
@@ -391,41 +433,13 @@ class Teacher:
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), self._told), purpose)
 
 
-@dataclass(frozen=True)
-class _HostLevels:
-    """Stands in for a domain: levels are made by Python outside, so that inside they are just rows."""
-
-    size: int
-    tasks: None = None
-    environment: None = None
-    encoding: None = None
-
-    def generator(self, name: str) -> Callable[[PRNGKeyArray], Array]:
-        return lambda key: jnp.zeros(self.size, jnp.uint8)
-
-    def edit(self, key: PRNGKeyArray, row: Array) -> Array:
-        return row
-
-    redraw = edit
-
-    def design_for(self, name: str) -> Design:
-        raise NotImplementedError  # refused before
-
-
-@functools.cache
-def _curriculum(settings: Family, size: int) -> Curriculum:
-    """The method's curriculum, in which new levels are blank and edits change nothing yet.
-
-    One object for equal arguments: what is compiled for one teacher then serves all others like it.
-    """
-    return settings.curriculum(_HostLevels(size))
-
-
-def _defaults(settings: Family, changes: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
-    """Settings that depend on the size of a task, where nothing is said of them."""
-    if settings.level_buffer is None or {"replay", "replay.capacity"} & changes.keys():
-        return {}
-    return {"replay.capacity": max(num_levels, min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY))}
+def _chosen_settings(settings: Family, changes: Mapping[str, Any], num_levels: int) -> Family:
+    """The changed settings. A level buffer of which nothing is said fits the size of a task."""
+    fitting = {}
+    if settings.level_buffer is not None and not {"replay", "replay.capacity"} & changes.keys():
+        capacity = min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY)
+        fitting = {"replay.capacity": max(num_levels, capacity)}
+    return typed_settings.replace(settings, {**fitting, **changes})
 
 
 def _with_columns(made: Curriculum, columns: tuple[Column, ...] | None, method: str) -> Curriculum:
@@ -435,257 +449,3 @@ def _with_columns(made: Curriculum, columns: tuple[Column, ...] | None, method: 
     if made.replay is None:
         raise SettingsError([Problem("scores", f"are of no use to {method}, which replays no levels")])
     return dataclasses.replace(made, replay=dataclasses.replace(made.replay, scores=columns))
-
-
-# Of the four steps of `tell` only `score` is compiled for each length; the others hold all that is large.
-_ask = jax.jit(teacher.ask, static_argnums=(0, 3))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _locate(
-    curriculum: Curriculum, state: TeacherState, points: Points | None, asked: tuple[Play, ...]
-) -> tuple[Play, ...]:
-    return teacher.locate(
-        curriculum, state, tuple(dataclasses.replace(play, points=points) for play in asked)
-    )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _store_and_learn(
-    curriculum: Curriculum, state: TeacherState, assignment: Assignment, play: Play, key: PRNGKeyArray
-) -> tuple[TeacherState, Metrics]:
-    stored, plays, counts = teacher.store(curriculum, state, (play,), key)
-    after, learned = teacher.learn(
-        curriculum, state, stored=stored, assignment=assignment, plays=plays, key=key
-    )
-    return after, counts | learned
-
-
-def _scored(
-    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: Mapping[str, ArrayLike]
-) -> Play:
-    """A located play with its scores, whose steps are left behind."""
-    # What `score` needs of it, so that nothing large goes through the program.
-    small = Play((), kind=play.kind, leader=play.leader, best_return=play.best_return, scores=play.scores)
-    scored = _score(curriculum, gamma, gae_lambda, small, dict(steps))
-    return dataclasses.replace(
-        play,
-        outcomes=scored.outcomes,
-        best_return=scored.best_return,
-        scores=scored.scores,
-        entry_scores=scored.entry_scores,
-        valid=scored.valid,
-    )
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _score(
-    curriculum: Curriculum, gamma: float, gae_lambda: float, play: Play, steps: dict[str, Array]
-) -> Play:
-    reward, done = steps["reward"], steps["terminated"] | steps["truncated"]
-    rollout = Rollout(
-        observation=(),
-        action=jnp.zeros(reward.shape, jnp.int32),
-        log_prob=jnp.zeros_like(reward),
-        value=steps["value"],
-        reward=reward,
-        terminated=steps["terminated"],
-        truncated=steps["truncated"],
-        solved=steps.get("solved", jnp.zeros_like(done)),
-        start=jnp.roll(done, 1, axis=1).at[:, 0].set(True),
-        memory=(),
-        # Never used: only completed episodes are scored, and nothing follows their last step.
-        last_value=jnp.zeros(reward.shape[0]),
-        final_value=steps.get("final_value"),
-        entropy=steps.get("entropy"),
-    )
-    advantages = gae(rollout, gamma, gae_lambda, False, rollout.final_value is not None)
-    if "advantage" in steps:
-        target = steps["advantage"] + rollout.value
-        advantages = dataclasses.replace(advantages, advantage=steps["advantage"], target=target)
-    scored = teacher.score(curriculum, dataclasses.replace(play, rollout=rollout, advantages=advantages))
-    return dataclasses.replace(scored, rollout=None, advantages=None)
-
-
-class _Arguments:
-    """Reads arguments and collects what is wrong with them, so that all problems are told at once."""
-
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-
-    def choice(self, name: str, value: Any, choices: tuple[str, ...]) -> None:
-        if not isinstance(value, str) or value not in choices:
-            self._wrong(name, f"must be one of {', '.join(choices)}", value)
-
-    def function(self, name: str, value: Any) -> None:
-        if not callable(value):
-            self._wrong(name, "must be a function", value)
-
-    def whole(self, name: str, value: Any, smallest: int, largest: int | None = None) -> int:
-        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if is_whole and smallest <= value and (largest is None or value <= largest):
-            return int(value)
-        limit = "" if largest is None else f" and at most {largest}"
-        self._wrong(name, f"must be a whole number of at least {smallest}{limit}", value)
-        return smallest
-
-    def share(self, name: str, value: Any) -> float:
-        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if is_number and 0.0 <= value <= 1.0:
-            return float(value)
-        self._wrong(name, "must be between 0 and 1", value)
-        return 0.0
-
-    def changes(self, name: str, value: Any) -> dict[str, Any]:
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping) or not all(isinstance(path, str) for path in value):
-            self._wrong(name, "must be a dict of settings by their paths", value)
-            return {}
-        return {path: new.item() if isinstance(new, np.generic) else new for path, new in value.items()}
-
-    def columns(self, scores: Any, weights: Any) -> tuple[Column, ...] | None:
-        """The scores as columns of the level buffer; None if none were passed."""
-        if scores is None:
-            if weights is not None:
-                self._wrong("weights", "need scores", weights)
-            return None
-        for name, value in (("scores", scores), ("weights", weights)):
-            if value is not None and not isinstance(value, Mapping):
-                self._wrong(name, "must be a dict by the names of scores", value)
-                return None
-        try:
-            return named_columns(scores, weights)
-        except SettingsError as error:
-            self.problems += error.problems
-            return None
-
-    def _wrong(self, name: str, rule: str, value: Any) -> None:
-        self.problems.append(Problem(name, f"{rule}, got {show(value)}"))
-
-
-def _check_needs(curriculum: Curriculum, given: Mapping[str, PerStep | None]) -> None:
-    for column in curriculum.replay.scores if curriculum.replay else ():
-        for name in column.score.needs:
-            if given[name] is None:
-                raise ValueError(f"{name}: this teacher's score needs it")
-
-
-_REMEDY = (
-    "Play each level until an episode has ended (terminated or truncated), or pass "
-    "settings={'replay.unfinished': 'score'} to score what was played of an episode"
-)
-_FLAGS = {"terminated", "truncated", "solved"}
-_REQUIRED = {"reward", "value", "terminated", "truncated"}
-
-
-def _rows(name: str, values: Any, num_levels: int, layout: Layout | None) -> list[np.ndarray]:
-    """The row of each level, whatever the layout; raises `ValueError` if the shape does not fit it."""
-    if isinstance(values, list | tuple) and layout != "time-first":
-        rows = [_array(f"{name}[{index}]", row) for index, row in enumerate(values)]
-        if len(rows) != num_levels:
-            transposed = bool(rows) and all(row.shape[:1] == (num_levels,) for row in rows)
-            raise ValueError(_wrong_levels(name, num_levels, len(rows), transposed))
-        return rows
-    array = _array(name, values)
-    if array.ndim < 2:
-        raise ValueError(f"{name}: expected an array [level, step] or a list of rows, got {show(values)}")
-    steps, levels = array.shape[:2]
-    if layout == "time-first":
-        if levels != num_levels:
-            hint = "; it looks levels-first" if steps == num_levels else ""
-            raise ValueError(
-                f"{name}: expected [step, level] with {num_levels} levels, got {list(array.shape)}{hint}"
-            )
-        return list(array.swapaxes(0, 1))
-    if layout is None and steps == levels == num_levels > 1:
-        raise ValueError(
-            f"{name}: an array of as many steps as levels, {num_levels}, could have either of its axes "
-            f"first: pass layout='levels-first' or layout='time-first'"
-        )
-    if array.shape[0] != num_levels:
-        raise ValueError(_wrong_levels(name, num_levels, array.shape[0], array.shape[1] == num_levels))
-    return list(array)
-
-
-def _wrong_levels(name: str, num_levels: int, found: int, transposed: bool) -> str:
-    hint = "; it looks time-first: pass layout='time-first'" if transposed else ""
-    return f"{name}: expected one row for each of the {num_levels} levels, got {found}{hint}"
-
-
-def _array(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name}: masks are not read; give a list of rows of different lengths")
-    try:
-        array = np.asarray(from_tensor(values))
-    except Exception as error:  # Ragged lists, tensors without data: each library has its own.
-        raise ValueError(f"{name}: cannot be read as an array ({error})") from error
-    # bfloat16 is no number to NumPy.
-    is_foreign_float = array.dtype.kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)
-    return array.astype(np.float32) if is_foreign_float else array
-
-
-def _read_steps(given: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[np.ndarray]]:
-    """The rows with their final types, all of the lengths of the rewards."""
-    rows = {name: _read_rows(name, part) for name, part in given.items()}
-    lengths = {name: [len(row) for row in part] for name, part in rows.items()}
-    for name, found in lengths.items():
-        if found != lengths["reward"]:
-            raise ValueError(f"{name}: rows of {found} steps, but those of reward have {lengths['reward']}")
-    # Gymnasium's time limit may set both at once.
-    ends = zip(rows["truncated"], rows["terminated"])
-    return rows | {"truncated": [truncated & ~terminated for truncated, terminated in ends]}
-
-
-def _with_ends(terminated: Sequence[np.ndarray], truncated: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """`truncated` with an end at the last step of every row that has none, so that it is scored."""
-    last = [np.arange(len(row)) == len(row) - 1 for row in truncated]
-    unfinished = [not (end | cut).any() for end, cut in zip(terminated, truncated)]
-    return [row | (is_last & cut) for row, is_last, cut in zip(truncated, last, unfinished)]
-
-
-def _padded(steps: Mapping[str, Sequence[np.ndarray]], length: int) -> dict[str, np.ndarray]:
-    """Arrays [n, t] of the rows."""
-    return {
-        name: np.stack([np.pad(row, (0, length - len(row))) for row in part]) for name, part in steps.items()
-    }
-
-
-def _check_measure(novelty: CenieNovelty) -> None:
-    """Points are told without the ends of episodes."""
-    if novelty.measure == "first-episode":
-        message = "first-episode needs the ends of episodes; choose mean or highest"
-        raise SettingsError([Problem("novelty.measure", message)])
-
-
-def _read_points(rows: Sequence[np.ndarray], steps: int, size: int) -> Points:
-    """At most `steps` points of each level, and which of them exist."""
-    points, valid = np.zeros((len(rows), steps, size), np.float32), np.zeros((len(rows), steps), bool)
-    for index, row in enumerate(rows):
-        if row.ndim != 2 or row.shape[1] != size or row.dtype.kind not in "biuf":
-            raise ValueError(
-                f"features[{index}]: expected {size} numbers for each step, got {row.dtype}{list(row.shape)}"
-            )
-        if not np.isfinite(row).all():
-            raise ValueError(f"features[{index}]: not finite")
-        count = min(len(row), steps)
-        chosen = np.linspace(0, len(row) - 1, count).round().astype(int)
-        points[index, :count], valid[index, :count] = row[chosen], True
-    return Points(jnp.asarray(points), jnp.asarray(valid))
-
-
-def _read_rows(name: str, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    rows = []
-    for index, row in enumerate(values):
-        if row.ndim != 1 or row.dtype.kind not in "biuf":
-            raise ValueError(
-                f"{name}[{index}]: expected one number per step, got {row.dtype}{list(row.shape)}"
-            )
-        if name in _FLAGS and not np.isin(row, (0, 1)).all():
-            raise ValueError(f"{name}[{index}]: expected true or false for each step")
-        with np.errstate(over="ignore"):
-            rows.append(row.astype(bool if name in _FLAGS else np.float32))
-        finite = np.isfinite(rows[-1])
-        if not finite.all():
-            raise ValueError(f"{name}[{index}]: not finite at step {int(np.argmin(finite))}")
-    return rows
