@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from cenie.command import compare
+from cenie.command.cli import run
 from cenie.experiment.presets import preset
 from tests.pages import blocks
 
@@ -22,7 +23,7 @@ def tasks_of(command, tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "_compare", lambda tasks, *_: found.extend(tasks) or 0)
     monkeypatch.chdir(tmp_path)
     assert command[:2] == ["cenie", "compare"]
-    assert compare.compare_command(command[2:]) == 0
+    assert run(command[1:]) == 0
     return found
 
 

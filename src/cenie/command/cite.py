@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from cenie.command.exit_codes import OK
-from cenie.command.options import parse
 from cenie.report.citations import bibtex, reasons
 from cenie.report.runs import open_runs
 from cenie.rundir.files import RunDirectoryError
@@ -17,11 +16,7 @@ prints BibTeX of the papers behind the methods and the domains of the runs, each
 """
 
 
-def cite_command(arguments: list[str]) -> int:
-    words, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-        return OK
+def cite_command(words: list[str], options: dict[str, str]) -> int:
     if not words or options:
         raise SettingsError(
             [Problem("cite", "expected RUN ..., one or more run directories, and no options")]

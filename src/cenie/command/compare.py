@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from typing import Any, Literal
 
 from cenie import settings
 from cenie.command.exit_codes import FAILED, OK, complain, say
-from cenie.command.options import directory_option, let_import, parse, plain, typed
-from cenie.command.report import ReportRequest, check_installed, make_report, read_request
+from cenie.command.options import directory_option, let_import, parse, plain, read_request, typed
+from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.sweep import Outcome, RunTask, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
 from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request
@@ -75,11 +74,7 @@ class CompareRequest:
     no_wait: bool = False
 
 
-def compare_command(arguments: list[str]) -> int:
-    words, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-        return OK
+def compare_command(words: list[str], options: dict[str, str]) -> int:
     if len(words) < 2:
         example = "`cenie compare maze dr plr-cenie --seeds 3`"
         raise SettingsError([Problem("compare", f"expected DOMAIN METHOD ..., e.g. {example}")])
@@ -89,7 +84,7 @@ def compare_command(arguments: list[str]) -> int:
     let_import(domain)
     out = directory_option(options, "out") or Path("runs") / f"compare-{domain.replace(':', '-')}"
     request = _request(_taken(options, CompareRequest))
-    report = read_request(_taken(options, ReportRequest))
+    report = read_request(ReportRequest, _taken(options, ReportRequest))
     if "seed" in options:
         raise SettingsError([Problem("seed", "is given by --seeds N or --seeds A,B,...")])
     _check_names(recipes)
@@ -115,9 +110,8 @@ def _taken(options: dict[str, str], request: type) -> dict[str, str]:
 
 def _request(options: dict[str, str]) -> CompareRequest:
     values = {name: plain(text) for name, text in options.items()}
-    for name in ("seeds", "suites"):
-        if name in options:
-            values[name] = [plain(part) for part in options[name].split(",") if part]
+    for name in {"seeds", "suites"} & options.keys():
+        values[name] = [plain(part) for part in options[name].split(",") if part]
     count = options.get("seeds", "")
     if count.isdecimal():
         # Its length first: a number of thousands of digits is none for Python.

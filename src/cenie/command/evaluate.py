@@ -1,10 +1,9 @@
 """`cenie evaluate`: play held-out levels with the last students of a run."""
 
-import sys
 from pathlib import Path
 
 from cenie.command.exit_codes import OK
-from cenie.command.options import load_run_config, parse, plain
+from cenie.command.options import load_run_config, plain
 from cenie.experiment.config import evaluation_request
 from cenie.experiment.devices import prepare_devices
 from cenie.rundir.files import RunDirectory
@@ -19,15 +18,11 @@ with --checkpoints N: with the last N students, and prints the mean of their sco
 """
 
 
-def evaluate_command(arguments: list[str]) -> int:
-    names, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-        return OK
-    if len(names) != 1:
+def evaluate_command(words: list[str], options: dict[str, str]) -> int:
+    if len(words) != 1:
         expected = USAGE.splitlines()[0].removeprefix("cenie evaluate ")
         raise SettingsError([Problem("evaluate", f"expected {expected}")])
-    directory = RunDirectory(Path(names[0]))
+    directory = RunDirectory(Path(words[0]))
     config = load_run_config(directory.path, options.pop("domain", None))
     request = evaluation_request(config, {key: plain(value) for key, value in options.items()})
     prepare_devices(config)

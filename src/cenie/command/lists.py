@@ -3,29 +3,26 @@
 import sys
 
 from cenie.command.exit_codes import OK
-from cenie.command.help import USAGE
-from cenie.command.options import let_import, parse
+from cenie.command.options import let_import
 from cenie.envs.domains import DOMAINS, find_domain
 from cenie.methods.table import ROWS
 from cenie.settings import Problem, SettingsError, show
 
 
-def methods_command(arguments: list[str]) -> int:
-    if _asks_for_help("methods", arguments):
-        return OK
+def methods_command(words: list[str], options: dict[str, str]) -> int:
+    _refuse_more_than(0, "methods", words, options)
     width = max(map(len, ROWS))
     sys.stdout.write("".join(f"{name:{width}}  {row.summary}\n" for name, row in ROWS.items()))
     return OK
 
 
-def domains_command(arguments: list[str]) -> int:
-    if _asks_for_help("domains", arguments, most=1):
-        return OK
-    if not arguments:
+def domains_command(words: list[str], options: dict[str, str]) -> int:
+    _refuse_more_than(1, "domains", words, options)
+    if not words:
         width = max(map(len, DOMAINS))
         sys.stdout.write("".join(f"{name:{width}}  {summary}\n" for name, summary in DOMAINS.items()))
         sys.stdout.write("`cenie domains DOMAIN` says what generators, suites and presets it has\n")
-    for name in arguments:
+    for name in words:
         let_import(name)
         entry = find_domain(name)
         sys.stdout.write(
@@ -35,13 +32,8 @@ def domains_command(arguments: list[str]) -> int:
     return OK
 
 
-def _asks_for_help(command: str, arguments: list[str], most: int = 0) -> bool:
-    """Print the usage if asked to; refuse more arguments than a command takes."""
-    words, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-    elif len(words) > most or options:
-        surplus = arguments[-1] if most else arguments[0]
+def _refuse_more_than(most: int, command: str, words: list[str], options: dict[str, str]) -> None:
+    surplus = words[most:] + [f"--{name}" for name in options]
+    if surplus:
         allowed = f"at most {most} argument" if most else "no arguments"
-        raise SettingsError([Problem(command, f"takes {allowed}, got {show(surplus)}")])
-    return "help" in options
+        raise SettingsError([Problem(command, f"takes {allowed}, got {show(surplus[0])}")])

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from cenie import settings
 from cenie.envs.domains import find_domain, is_reference
@@ -20,6 +20,8 @@ from cenie.xla.flags import core_count, show_devices
 
 if TYPE_CHECKING:
     from cenie.envs.base import Domain
+
+Request = TypeVar("Request")
 
 SWITCHES = ("new_name", "no_coverage", "no_pdf", "no_pictures", "no_wait", "report", "stratified")
 """Options without a value."""
@@ -147,6 +149,11 @@ def _is_text(option: Any) -> bool:
 
 def _is_null(text: str) -> bool:
     return text.lower() in ("none", "null")
+
+
+def read_request(request: type[Request], options: dict[str, str]) -> Request:
+    """What a command was asked for: a record of its options. Raises `SettingsError`."""
+    return settings.read(request, {name: plain(text) for name, text in options.items()})
 
 
 def directory_option(options: dict[str, str], name: str) -> Path | None:

@@ -1,13 +1,11 @@
 """`cenie report`: figures, tables and the page of some runs."""
 
 import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import directory_option, own_domains, parse, plain
+from cenie.command.options import directory_option, own_domains, read_request
 from cenie.report.page.write import check_installed as check_page
 from cenie.report.runs import open_runs
 from cenie.rundir.files import RunDirectoryError
@@ -47,24 +45,15 @@ class ReportRequest:
     """The domain of the user's own, or several with commas."""
 
 
-def report_command(arguments: list[str]) -> int:
-    words, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-        return OK
+def report_command(words: list[str], options: dict[str, str]) -> int:
     out = directory_option(options, "out")
-    request = read_request(options)
+    request = read_request(ReportRequest, options)
     if not words:
         raise SettingsError([Problem("report", "expected RUN ..., one or more run directories")])
     check_installed()
     paths = [Path(word) for word in words]
     make_report(paths, out or default_directory(paths), request)
     return OK
-
-
-def read_request(options: dict[str, str]) -> ReportRequest:
-    """The options of a report. Raises `SettingsError`."""
-    return settings.read(ReportRequest, {name: plain(text) for name, text in options.items()})
 
 
 def check_installed() -> None:

@@ -13,7 +13,6 @@ from cenie.command.options import (
     directory_option,
     let_import,
     load_run_config,
-    parse,
     typed,
 )
 from cenie.command.report import ReportRequest, check_installed, make_report
@@ -62,25 +61,22 @@ A list is written 1,2,3 and an empty one []. null leaves a setting out. --a.[no-
 on, --a.no-x off. A group that becomes another kind begins with the defaults of that kind."""
 
 
-def train_command(arguments: list[str]) -> int:
-    names, options = parse(arguments)
-    if "help" in options:
-        return _help(names, options)
+def train_command(words: list[str], options: dict[str, str]) -> int:
     report = options.pop("report", None) is not None
     if report:
         check_installed()
-    domain = names[0] if names else options.get("domain")
-    code, path = _resume(names, options) if "resume" in options else _begin(names, options)
+    domain = words[0] if words else options.get("domain")
+    code, path = _resume(words, options) if "resume" in options else _begin(words, options)
     if report and code == OK and os.path.lexists(RunDirectory(path).summary):
         _report(path, domain)
     return code
 
 
-def _begin(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
+def _begin(words: list[str], options: dict[str, str]) -> tuple[int, Path]:
     """Begin a run; the exit code and its directory."""
-    if len(names) != 2:
+    if len(words) != 2:
         raise SettingsError([Problem("train", "expected DOMAIN METHOD, e.g. `cenie train maze dr`")])
-    domain, method = names
+    domain, method = words
     let_import(domain)
     name = options.pop("preset", None)
     out = directory_option(options, "out")
@@ -117,14 +113,14 @@ def _occupied(path: Path) -> str:
     )
 
 
-def _resume(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
+def _resume(words: list[str], options: dict[str, str]) -> tuple[int, Path]:
     """Go on with a run; the exit code and its directory."""
     path = directory_option(options, "resume") or Path()
     decay = _decay(options.pop("decay", None))
     domain = options.pop("domain", None)
     barred = ("preset", "out", "new_name")
     unwanted = [Problem(name, "not allowed with --resume") for name in barred if name in options]
-    unwanted += [Problem(name, "the directory says what to train") for name in names]
+    unwanted += [Problem(name, "the directory says what to train") for name in words]
     if unwanted:
         raise SettingsError(unwanted)
     saved = load_run_config(path, domain)
@@ -146,13 +142,11 @@ def _resume(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
 
 
 def _decay(text: str | None) -> Decay | None:
-    for choice in get_args(Decay):
+    for choice in (None, *get_args(Decay)):
         if text == choice:
             return choice
-    if text is not None:
-        allowed = ", ".join(get_args(Decay))
-        raise SettingsError([Problem("decay", f"must be one of {allowed}, got {show(text)}")])
-    return None
+    allowed = ", ".join(get_args(Decay))
+    raise SettingsError([Problem("decay", f"must be one of {allowed}, got {show(text)}")])
 
 
 def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
@@ -203,14 +197,14 @@ def _claim(directory: RunDirectory) -> str | None:
         raise RunDirectoryError(f"cannot use {directory.path}: {error}") from error
 
 
-def _help(names: list[str], options: dict[str, str]) -> int:
+def help_text(words: list[str], options: dict[str, str]) -> str:
     """All settings of a domain and a method (the first ones unless named), or only the named groups."""
-    domain, method = [*names, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(names) :]][:2]
+    domain, method = [*words, *(next(iter(DOMAINS)), next(iter(METHODS)))[len(words) :]][:2]
     let_import(domain)
     entry, _ = find_domain_and_method(domain, method)
     config = preset(domain, method, options.get("preset"))
     described = [item for item in settings.describe(config) if item.path not in (*NO_OPTIONS, "preset")]
-    only = [name.replace("-", "_").strip("_") for name in names[2:]]
+    only = [name.replace("-", "_").strip("_") for name in words[2:]]
     known = {path for item in described for path in (item.path, item.group)}
     unknown = [
         Problem(name, "no setting and no group of them has this name") for name in only if name not in known
@@ -218,10 +212,8 @@ def _help(names: list[str], options: dict[str, str]) -> int:
     if unknown:
         raise SettingsError(unknown)
     width = terminal_width()
-    if not only:
-        sys.stdout.write(f"{USAGE}\n{_choices(entry, config, width)}\n\n")
-    sys.stdout.write(f"{settings_text(described, width, _set_by(config), only)}\n")
-    return OK
+    introduction = "" if only else f"{USAGE}\n{_choices(entry, config, width)}\n\n"
+    return f"{introduction}{settings_text(described, width, _set_by(config), only)}\n"
 
 
 def _choices(entry: "Domain", config: Config, width: int) -> str:

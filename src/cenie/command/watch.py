@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import own_domains, parse
-from cenie.command.picture_file import plain_values
+from cenie.command.options import own_domains, read_request
 from cenie.report.page.serve import Watched, address_of, open_server
 from cenie.report.page.write import check_installed, open_studio
 from cenie.rundir.files import RunDirectory, RunDirectoryError
@@ -50,15 +48,11 @@ class WatchRequest:
     no_pictures: bool = False
 
 
-def watch_command(arguments: list[str]) -> int:
-    words, options = parse(arguments)
-    if "help" in options:
-        sys.stdout.write(USAGE)
-        return OK
+def watch_command(words: list[str], options: dict[str, str]) -> int:
     if not words:
         raise SettingsError([Problem("watch", "expected RUN, e.g. `cenie watch runs/maze-dr-quick-seed0`")])
     domain = options.pop("domain", None)
-    request = settings.read(WatchRequest, plain_values(options))
+    request = read_request(WatchRequest, options)
     paths = [Path(word) for word in words]
     for path in paths:
         if not RunDirectory(path).config.is_file():
