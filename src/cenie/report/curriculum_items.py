@@ -175,9 +175,9 @@ def _drawn(writer: ReportWriter, title: str, group: Group, domain: str, chosen: 
     titles = [f"{one.updates} updates" for one in chosen]
     files = writer.figure(f"{domain}-low-regret", figures.gallery(rows, titles=titles, each=_PICTURES))
     caption = (
-        f"Stored levels of {group_title(group)} (seed {run.seed}): of the lowest {LOW_REGRET:.0%} by regret "
-        "those of the highest novelty (above) and of the lowest (below). Scores of different times are not "
-        "comparable."
+        f"Stored levels of {group_title(group)} (seed {run.seed}): among the lowest {LOW_REGRET:.0%} by "
+        "regret, the levels of the highest novelty (above) and of the lowest (below). Scores of different "
+        "times are not comparable."
     )
     return Item(title, caption, files)
 

@@ -4,7 +4,7 @@ Every function returns a `Figure`; nothing is shown and no global state is chang
 """
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -111,18 +111,12 @@ def level_bars(scores: SuiteScores) -> Figure:
         axis.set_title(level)
         axis.set_xticks([])
         axis.grid(axis="x", visible=False)
-    _limits(axes, scores)
+        if scores.measure == "solved rate":  # Other scores may leave the scale from 0 to 1.
+            axis.set_ylim(0, 1.02)
     for axis in axes[::4]:
         axis.set_ylabel(scores.measure)
     _legend(figure, groups)
     return figure
-
-
-def _limits(axes: Sequence[Axes], scores: SuiteScores) -> None:
-    """Rates fill the scale from 0 to 1; scores that may leave it show where 0 and 1 are."""
-    if scores.measure == "solved rate":
-        for axis in axes:
-            axis.set_ylim(0, 1.02)
 
 
 @_styled
@@ -165,25 +159,23 @@ def profiles(
 
 
 @_styled
-def improvements(found: np.ndarray, groups: Sequence[Group]) -> Figure:
+def improvements(found: Mapping[tuple[str, str], Estimate], groups: Sequence[Group]) -> Figure:
     """The probability that the method of a row is better than the method of a column."""
-    count = len(groups)
+    count, labels = len(groups), [group.label for group in groups]
+    matrix = np.array([[0.5 if row == col else found[row, col].value for col in labels] for row in labels])
     names = [_name(group) for group in groups]
     size = 0.45 * count + 1.6
     figure = Figure(figsize=(min(WIDTH, size + 1.2), min(WIDTH, size)), layout="constrained")
     axis = figure.subplots()
-    image = axis.imshow(found, vmin=0, vmax=1, cmap="RdBu")
+    image = axis.imshow(matrix, vmin=0, vmax=1, cmap="RdBu")
     axis.set_xticks(range(count), names, rotation=40, ha="right")
     axis.set_yticks(range(count), names)
     axis.grid(visible=False)
-    for row in range(count):
-        for column in range(count):
-            if row != column:
-                dark = abs(found[row, column] - 0.5) > 0.3
-                colour = "white" if dark else "black"
-                probability = found[row, column]
-                text = "NaN" if np.isnan(probability) else f"{probability:.2f}"
-                axis.text(column, row, text, ha="center", va="center", color=colour)
+    for (row, column), probability in np.ndenumerate(matrix):
+        if row != column:
+            colour = "white" if abs(probability - 0.5) > 0.3 else "black"
+            text = "NaN" if np.isnan(probability) else f"{probability:.2f}"
+            axis.text(column, row, text, ha="center", va="center", color=colour)
     figure.colorbar(image, ax=axis, shrink=0.8, label="P(row better than column)")
     return figure
 

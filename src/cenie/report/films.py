@@ -60,8 +60,8 @@ def outcome(episode: Episode) -> str:
 
 
 def record(domain: Domain, network: Network, scenes: Sequence[Scene], longest: int) -> list[Episode]:
-    """Film an episode on each of the scenes, of at most about `steps` steps; scenes of one environment side
-    by side."""
+    """Play an episode on each of the scenes, of at most about `longest` steps; scenes of one environment
+    side by side."""
     found: dict[int, Episode] = {}
     for environment in {id(scene.environment): scene.environment for scene in scenes}.values():
         rows = [number for number, scene in enumerate(scenes) if scene.environment is environment]

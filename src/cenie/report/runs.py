@@ -1,17 +1,21 @@
-"""The runs of a report: opened, as far as they can be read, and put into groups of repetitions. Loads no JAX.
+"""The runs of a report: opened, as far as they can be read, put into groups of repetitions, and named by what
+tells them apart.
 
 What is damaged is named with the reason and left out, never fatal: a report over many runs must not fail
 because one of them was killed.
 """
 
+import functools
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cenie import settings
-from cenie.envs.domains import DOMAINS
+from cenie.envs.domains import DOMAINS, is_reference
+from cenie.experiment.config import read_config
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.rundir.files import RunDirectoryError, flat
@@ -128,13 +132,22 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 def _usual(run: Run) -> dict[str, Any]:
     """The settings of the run's preset; none of a domain that is not ours, or of a preset that is gone."""
-    if run.domain_name not in DOMAINS:
+    name = run.settings.get("preset")
+    if run.domain_name not in DOMAINS or not isinstance(name, str | None):
         return {}
     try:
-        config = preset(run.domain_name, run.method, run.settings.get("preset"))
+        return _preset_settings(run.domain_name, run.method, name)
     except SettingsError:
         return {}
-    return dict(flat(json.loads(json.dumps(settings.to_data(config)))))
+
+
+@functools.lru_cache(maxsize=256)
+def _preset_settings(
+    domain: str, method: str, name: str | None, updates: int | None = None
+) -> dict[str, Any]:
+    """The settings of a preset by their paths: the same for all of the many seeds of a report."""
+    changes = {} if updates is None else {"updates": updates}
+    return dict(flat(settings.to_data(preset(domain, method, name, changes))))
 
 
 def _label(method: str, own: dict[str, Any], differing: Sequence[str]) -> str:
@@ -162,4 +175,31 @@ def shown(value: Any) -> str:
     """The value of a setting as a label shows it."""
     if isinstance(value, list):
         return "+".join(map(shown, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_NAMED = ("domain", "method", "preset", "seed", "updates", "from_python")
+"""Settings that a command names by itself, or that no command can name."""
+
+
+def train_command(config: dict[str, Any]) -> str | None:
+    """`cenie train ...` with every setting that is not the preset's; None if no command could do it."""
+    if config.get("from_python") or is_reference(config.get("domain")):
+        return None
+    try:
+        made = read_config(config)
+        usual = _preset_settings(made.domain, made.method, made.preset, made.updates)
+    except SettingsError:
+        return None
+    words = ["cenie", "train", made.domain, made.method, "--preset", made.preset]
+    words += ["--seed", str(made.seed), "--updates", str(made.updates)]
+    for path, value in flat(settings.to_data(made)):
+        if path not in _NAMED and value != usual.get(path, ...):
+            words += [f"--{path}", _option_text(value)]
+    return shlex.join(words)
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_option_text, value))
     return value if isinstance(value, str) else json.dumps(value)

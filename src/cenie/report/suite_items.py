@@ -14,9 +14,6 @@ from cenie.report.writer import Item, ReportWriter
 
 _AXES = {"updates": "updates", "env_steps": "environment steps"}
 _MOST_PANELS = 24
-_LEVELS = "levels of a run."
-_PAIR_RESAMPLES = 1000
-_PROFILE_RESAMPLES = 500
 
 
 def suite_items(writer: ReportWriter, suites: Sequence[SuiteScores], domain: str) -> Iterator[Item]:
@@ -100,12 +97,7 @@ def _comparison(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
 def _aggregates(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     groups = [each.group for each in found.groups]
     stratified = writer.options.stratified
-    estimates = {each.group.label: {**each.aggregates(stratified=stratified)} for each in found.groups}
-    single = all(each.worst is not None for each in found.groups)
-    if single:
-        for each in found.groups:
-            assert each.worst is not None
-            estimates[each.group.label][stats.CVAR] = stats.estimate(each.worst[:, None], stats.mean)
+    estimates = found.aggregates(stratified=stratified)
     files = (
         *writer.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
         writer.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
@@ -114,7 +106,11 @@ def _aggregates(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
         f"Statistics over {len(found.levels)} levels with 95 % intervals ({_how(stratified)}; none for a "
         f"single run). {_intervals(writer, found)} The target of the optimality gap is 1, and lower is "
         f"better; CVaR is the mean over the worst {stats.WORST:.0%} of the "
-        + ("single levels of a run, found by other episodes than those that count." if single else _LEVELS)
+        + (
+            "single levels of a run, found by other episodes than the ones that count."
+            if found.has_entries
+            else "levels of a run."
+        )
         + _unknown(found)
     )
     text = tables.aggregate_markdown(found.groups, estimates)
@@ -131,14 +127,7 @@ def _how(stratified: bool) -> str:
 
 
 def _profiles(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
-    every = np.concatenate([[0.0, 1.0], *(each.scores.ravel() for each in found.groups)])
-    thresholds = np.linspace(np.nanmin(every), np.nanmax(every), 101)
-    profiles = {
-        each.group.label: stats.estimate_profile(
-            each.scores, thresholds, stratified=writer.options.stratified, resamples=_PROFILE_RESAMPLES
-        )
-        for each in found.groups
-    }
+    thresholds, profiles = found.profiles(stratified=writer.options.stratified)
     rows = [
         {"group": label, "threshold": threshold, "part": value, "low": low, "high": high}
         for label, each in profiles.items()
@@ -148,28 +137,14 @@ def _profiles(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     files = (*writer.figure(f"{name}-profiles", figure), writer.table(f"{name}-profiles", rows))
     caption = (
         "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals at each "
-        "s. "
-        f"{_intervals(writer, found)}{_unknown(found)}"
+        f"s. {_intervals(writer, found)}{_unknown(found)}"
     )
     return Item(f"{found.suite}: performance profiles", caption, files)
 
 
 def _improvements(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
-    pairs: dict[tuple[str, str], stats.Estimate] = {}
-    matrix = np.full((len(found.groups),) * 2, 0.5)
-    for row, one in enumerate(found.groups):
-        for column, other in enumerate(found.groups[:row]):
-            each = stats.estimate_improvement(
-                one.scores,
-                other.scores,
-                stratified=writer.options.stratified,
-                resamples=_PAIR_RESAMPLES,
-            )
-            reverse = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
-            pairs[one.group.label, other.group.label] = each
-            pairs[other.group.label, one.group.label] = reverse
-            matrix[row, column], matrix[column, row] = each.value, reverse.value
-    figure = figures.improvements(matrix, [each.group for each in found.groups])
+    pairs = found.improvements(stratified=writer.options.stratified)
+    figure = figures.improvements(pairs, [each.group for each in found.groups])
     files = (
         *writer.figure(f"{name}-improvement", figure),
         writer.table(f"{name}-improvement", tables.improvement_rows(pairs)),

@@ -10,11 +10,10 @@ import numpy as np
 
 from cenie.report import reference
 from cenie.report.appearance import group_title, method_title
-from cenie.report.measure import stats
 from cenie.report.measure.composition import Composition
 from cenie.report.measure.curves import Curve
 from cenie.report.measure.scores import GroupScores, SuiteScores
-from cenie.report.measure.stats import Estimate
+from cenie.report.measure.stats import Estimate, Mean
 from cenie.report.runs import Group
 
 Row = dict[str, Any]
@@ -107,21 +106,21 @@ def level_rows(found: SuiteScores) -> list[Row]:
     rows = []
     for each in found.groups:
         for column, level in enumerate(found.levels):
-            scores, returns = each.scores[:, column], each.returns[:, column]
+            score, returned = each.means["scores"][column], each.means["returns"][column]
             low, middle, high = each.quartiles[:, column]
             rows.append(
                 {
                     "suite": found.suite,
                     "group": each.group.label,
                     "level": level,
-                    "runs": len(scores),
-                    "score_mean": scores.mean(),
-                    "score_standard_error": float(stats.standard_error(scores)),
+                    "runs": len(each.runs),
+                    "score_mean": score.value,
+                    "score_standard_error": score.error,
                     "score_median": middle,
                     "score_q1": low,
                     "score_q3": high,
-                    "return_mean": returns.mean(),
-                    "return_standard_error": float(stats.standard_error(returns)),
+                    "return_mean": returned.value,
+                    "return_standard_error": returned.error,
                 }
             )
     return rows
@@ -214,11 +213,9 @@ def comparison(found: SuiteScores) -> ComparisonTable:
     tracks reads (but for one cell of it, PLR-CENIE-dagger on USA).
     """
     rates = found.measure == "solved rate"
-    values = [each.solved if rates else each.returns for each in found.groups]
-    columns = {level: [each[:, number] for each in values] for number, level in enumerate(found.levels)}
-    if len(found.levels) > 1:
-        columns["Mean"] = [each.mean(axis=1) for each in values]
-    rows = tuple((level, bold_cells(each)) for level, each in columns.items())
+    names = [*found.levels, "Mean"] if len(found.levels) > 1 else found.levels
+    means = [each.means["solved" if rates else "returns"] for each in found.groups]
+    rows = tuple((name, bold_cells([each[row] for each in means])) for row, name in enumerate(names))
     title = f"{found.suite}: {'solved rate' if rates else 'return'}, mean and standard error over runs"
     groups = tuple(each.group for each in found.groups)
     return ComparisonTable(
@@ -226,13 +223,11 @@ def comparison(found: SuiteScores) -> ComparisonTable:
     )
 
 
-def bold_cells(values: Sequence[np.ndarray]) -> tuple[Cell, ...]:
-    """The cells of a row: the values of the runs of every group."""
-    means = [float(each.mean()) for each in values]
-    errors = [float(stats.standard_error(each)) for each in values]
-    best = max((value for value in means if not np.isnan(value)), default=np.nan)
+def bold_cells(means: Sequence[Mean]) -> tuple[Cell, ...]:
+    """The cells of a row, one for each group."""
+    best = max((each.value for each in means if not np.isnan(each.value)), default=np.nan)
     return tuple(
-        Cell(mean, error, bool(mean + np.nan_to_num(error) >= best)) for mean, error in zip(means, errors)
+        Cell(each.value, each.error, bool(each.value + np.nan_to_num(each.error) >= best)) for each in means
     )
 
 
@@ -259,9 +254,8 @@ def comparison_markdown(table: ComparisonTable) -> str:
     names += [f"*paper: {method_title(method)}*" for method in papers]
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for level, cells in table.rows:
-        texts = [
-            _marked(_number(cell.mean, cell.error, table.digits, " ± "), cell.bold, "**") for cell in cells
-        ]
+        ours = [(_number(cell.mean, cell.error, table.digits, " ± "), cell.bold) for cell in cells]
+        texts = [f"**{text}**" if is_bold else text for text, is_bold in ours]
         printed = table.paper.get(level, {})
         texts += [_number(*printed[method], 0, " ± ") if method in printed else "" for method in papers]
         lines.append(f"| {markdown(level)} | {' | '.join(texts)} |")
@@ -287,10 +281,6 @@ def comparison_latex(table: ComparisonTable) -> str:
             texts.append(rf"\textbf{{{text}}}" if cell.bold else text)
         lines.append(rf"{_latex(level)} & {' & '.join(texts)} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _marked(text: str, bold: bool, mark: str) -> str:
-    return f"{mark}{text}{mark}" if bold else text
 
 
 def _number(mean: float, error: float, digits: int, between: str) -> str:

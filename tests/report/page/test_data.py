@@ -13,15 +13,13 @@ from cenie.report.measure.curves import _apart, evenly
 from cenie.report.measure.scores import measured_domains
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
-from cenie.report.page.commands import train_command
+from cenie.report.page.charts import suite_results, training_data
 from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
-from cenie.report.page.results import suite_results
-from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio, page_html
-from cenie.report.runs import group_runs, open_runs
+from cenie.report.runs import group_runs, open_runs, train_command
 from cenie.rundir.archives import archive_bytes
 from cenie.rundir.run import open_run
 from cenie.settings import to_data

@@ -1,4 +1,4 @@
-"""`cenie watch`: real requests to the real server, those of an attacker included."""
+"""`cenie watch`: real requests to the real server, also from an attacker."""
 
 import contextlib
 import http.client

@@ -20,6 +20,7 @@ def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None 
     Runs that are not finished are named, and not held against the others any further. `suites` are the scores
     of the groups, if they were measured already.
     """
+    suites = measured_suites(groups) if suites is None else suites
     runs = [(group.label, run) for group in groups for run in group.runs]
     finished = [(label, run) for label, run in runs if run.summary is not None]
     return [
@@ -34,7 +35,7 @@ def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None 
         *_seeds(groups),
         *_limited(_not_exact([run for _, run in runs])),
         *_few_runs(groups),
-        *_limited(_unknown_scores(measured_suites(groups) if suites is None else suites)),
+        *_limited(sentence for scores in suites for sentence in unknown_scores(scores)),
         *_limited(sentence for _, run in runs for sentence in run.damage),
     ]
 
@@ -69,11 +70,6 @@ def _few_runs(groups: Sequence[Group]) -> Iterator[str]:
     for sentence, labels in found.items():
         if sentence:
             yield f"{sentence} ({', '.join(labels)})"
-
-
-def _unknown_scores(suites: Sequence[SuiteScores]) -> Iterator[str]:
-    for scores in suites:
-        yield from unknown_scores(scores)
 
 
 def _differing(what: str, runs: Sequence[tuple[str, Run]], value: Callable[[Run], str | None]) -> list[str]:

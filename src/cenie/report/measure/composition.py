@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenie.report.measure.coverage import stages_of
-from cenie.report.measure.curves import logged
+from cenie.report.measure.curves import updates_at
 from cenie.report.runs import Group
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
@@ -99,13 +99,9 @@ def _replayed(group: Group, limit: int) -> dict[str, np.ndarray]:
         if not len(played.get("cycle", ())):
             continue
         chosen = (played["kind"] == "replay") & (played["student"] == 0)
-        counters = logged(run)
-        known = np.isfinite(counters["cycle"]) & np.isfinite(counters["updates"])
-        if not known.any():
-            continue
-        at, counted = counters["cycle"][known], counters["updates"][known]
-        updates = np.interp(played["cycle"][chosen], at, counted)
-        tables.append({name: column[chosen] for name, column in played.items()} | {"updates": updates})
+        updates = updates_at(run, played["cycle"][chosen])
+        if updates is not None:
+            tables.append({name: column[chosen] for name, column in played.items()} | {"updates": updates})
     if not tables:
         return {}
     shared = [name for name in tables[0] if all(name in table for table in tables)]

@@ -7,6 +7,7 @@ intervals at every evaluation (`ScoreCurve`), and means between the lowest and t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,10 +54,8 @@ def evaluation_curves(
             continue
         chosen = slice(None) if level is None else [progress.levels.index(level)]
         scores = progress.scores[:, chosen].mean(axis=1)
-        known = np.isfinite(scores)
-        if known.sum() > 1:
-            lines.append(np.array([getattr(progress, over)[known], scores[known]], float))
-    return mean_curve(group.label, lines)
+        lines.append(known_points(getattr(progress, over), scores))
+    return mean_curve(group.label, [line for line in lines if line.shape[1] > 1])
 
 
 def logged(run: Run) -> dict[str, np.ndarray]:
@@ -66,15 +65,22 @@ def logged(run: Run) -> dict[str, np.ndarray]:
 
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
     """A column of the metrics during training; None if no run has it."""
-    lines = []
-    for run in group.counted:
-        columns = logged(run)
-        if name not in columns:
-            continue
-        known = np.isfinite(columns[name]) & np.isfinite(columns[over])
-        if known.sum() > 1:
-            lines.append(np.array([columns[over][known], columns[name][known]]))
-    return mean_curve(group.label, lines)
+    every = [logged(run) for run in group.counted]
+    lines = [known_points(columns[over], columns[name]) for columns in every if name in columns]
+    return mean_curve(group.label, [line for line in lines if line.shape[1] > 1])
+
+
+def known_points(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The points [2, points] of a curve whose both coordinates are finite."""
+    points = np.array([x, y], float)
+    return points[:, np.isfinite(points).all(axis=0)]
+
+
+def updates_at(run: Run, cycles: Any) -> np.ndarray | None:
+    """After how many updates these cycles of a run were; None if its metrics do not say."""
+    columns = logged(run)
+    counted = known_points(columns["cycle"], columns["updates"])
+    return np.interp(cycles, *counted) if counted.size else None
 
 
 def mean_curve(label: str, lines: Sequence[np.ndarray]) -> Curve | None:
@@ -170,9 +176,8 @@ def metric_range(
     """A column of the metrics of several runs at the same places; a run counts as far as it has got."""
     rows = []
     for curve in curves:
-        known = np.isfinite(curve[name]) & np.isfinite(curve["updates"])
-        if known.sum() > 1:
-            at, values = curve["updates"][known], curve[name][known]
+        at, values = known_points(curve["updates"], curve[name])
+        if len(at) > 1:
             rows.append(np.interp(places, at, values, left=values[0], right=np.nan))
     if not rows:
         return None

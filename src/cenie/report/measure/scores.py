@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from cenie.rundir.worst import worst_levels
 
 MOST_NAMED = 4
 """Levels that a sentence names."""
+_PAIR_RESAMPLES = 1000
+_PROFILE_RESAMPLES = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,15 @@ class GroupScores:
     def quartiles(self) -> np.ndarray:
         """The lower quartile, the median and the upper quartile over the runs: [3, levels]."""
         return np.quantile(self.scores, [0.25, 0.5, 0.75], axis=0)
+
+    @functools.cached_property
+    def means(self) -> dict[str, list[stats.Mean]]:
+        """Means over the runs of `scores`, `returns` and `solved`: of each level and, as the last one, of the
+        mean over levels."""
+        return {
+            name: [stats.mean_over_runs(column) for column in (*table.T, table.mean(axis=1))]
+            for name, table in (("scores", self.scores), ("returns", self.returns), ("solved", self.solved))
+        }
 
     def aggregates(self, *, stratified: bool) -> dict[str, stats.Estimate]:
         """The statistics over all levels with their intervals; none if there are no levels."""
@@ -67,6 +79,40 @@ class SuiteScores:
         """The meaning of a score, in words."""
         rates = all(np.array_equal(each.scores, each.solved) for each in self.groups)
         return "solved rate" if rates else "normalised score"
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether CVaR is over the single entries of the suite; it is over level names otherwise."""
+        return all(each.worst is not None for each in self.groups)
+
+    def aggregates(self, *, stratified: bool) -> dict[str, dict[str, stats.Estimate]]:
+        """The statistics of each group with their intervals, by its label."""
+        found = {each.group.label: {**each.aggregates(stratified=stratified)} for each in self.groups}
+        for each in self.groups:
+            if self.has_entries and each.worst is not None:
+                found[each.group.label][stats.CVAR] = stats.estimate(each.worst[:, None], stats.mean)
+        return found
+
+    def profiles(self, *, stratified: bool) -> tuple[np.ndarray, dict[str, dict[str, np.ndarray]]]:
+        """Thresholds over the range of all scores, and the profile of each group there, by its label."""
+        every = np.concatenate([[0.0, 1.0], *(each.scores.ravel() for each in self.groups)])
+        thresholds = np.linspace(np.nanmin(every), np.nanmax(every), 101)
+        how: Any = {"stratified": stratified, "resamples": _PROFILE_RESAMPLES}
+        return thresholds, {
+            each.group.label: stats.estimate_profile(each.scores, thresholds, **how) for each in self.groups
+        }
+
+    def improvements(self, *, stratified: bool) -> dict[tuple[str, str], stats.Estimate]:
+        """The probability that a run of one group is better than one of another, by both labels."""
+        found: dict[tuple[str, str], stats.Estimate] = {}
+        how: Any = {"stratified": stratified, "resamples": _PAIR_RESAMPLES}
+        for place, one in enumerate(self.groups):
+            for other in self.groups[:place]:
+                each = stats.estimate_improvement(one.scores, other.scores, **how)
+                labels = one.group.label, other.group.label
+                found[labels] = each
+                found[labels[::-1]] = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
+        return found
 
 
 def unknown_scores(found: SuiteScores) -> list[str]:

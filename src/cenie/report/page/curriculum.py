@@ -9,7 +9,7 @@ import numpy as np
 
 from cenie.replay.columns import NOVELTY, REGRET, score_columns
 from cenie.report.measure.composition import with_known_paths
-from cenie.report.measure.curves import evenly, logged
+from cenie.report.measure.curves import evenly, updates_at
 from cenie.report.page.numbers import one, short
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
@@ -229,7 +229,8 @@ def _played_frames(
     last = int(played["cycle"].max())
     ends = [(each.cycle, each.updates) for each in snapshots if each.cycle <= last]
     if not ends or ends[-1][0] < last:
-        ends.append((last, _updates_at(run, last)))
+        updates = updates_at(run, last)
+        ends.append((last, 0 if updates is None else round(float(updates))))
     frames, begin = [], 0
     for cycle, updates in ends:
         rows = np.flatnonzero((played["cycle"] > begin) & (played["cycle"] <= cycle))
@@ -249,14 +250,6 @@ def _played_frames(
         columns["probability"] = np.full(len(shown), np.nan)
         frames.append(Frame(cycle, updates, len(rows), columns, np.arange(len(shown)), None))
     return frames
-
-
-def _updates_at(run: Run, cycle: int) -> int:
-    curves = logged(run)
-    known = np.isfinite(curves["cycle"]) & np.isfinite(curves["updates"])
-    if not known.any():
-        return 0
-    return round(float(np.interp(cycle, curves["cycle"][known], curves["updates"][known])))
 
 
 def curriculum_data(curriculum: Moments) -> dict[str, Any] | None:

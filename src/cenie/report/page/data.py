@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import cenie
@@ -11,11 +11,9 @@ from cenie.report.appearance import colours, group_title
 from cenie.report.measure import stats
 from cenie.report.measure.comparable import comparability
 from cenie.report.measure.scores import SuiteScores, measured_domains
-from cenie.report.page.commands import train_command
+from cenie.report.page.charts import suite_results, training_data
 from cenie.report.page.curriculum import MOST_FRAMES, Moments, curriculum_data, read_curriculum
-from cenie.report.page.results import suite_results
-from cenie.report.page.training import training_data
-from cenie.report.runs import Group
+from cenie.report.runs import Group, train_command
 from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 
@@ -76,7 +74,7 @@ def page_data(
     curricula = []
     for number, run in enumerate(chosen):
         say(f"page: {run.path} ({number + 1} of {len(chosen)})")
-        share = _Share(limits, len(chosen), run in filmed)
+        share = _share(limits, len(chosen), is_filmed=run in filmed)
         try:
             made = _curriculum(run, runs.index(run), share, studio=studio, problems=problems)
         except Exception as error:  # Whatever stands in its files, the other runs are shown.
@@ -150,7 +148,7 @@ def _shown_runs(groups: Sequence[Group], limits: Limits) -> tuple[list[Run], lis
     others = sum(len(group.runs) for group in groups) - len(chosen)
     if others:
         left_out.append(
-            f"level buffers are shown of one run of each group; those of {others} other runs are left out "
+            f"level buffers are shown of one run of each group; {others} other runs are left out "
             "(name a single run to see its own)"
         )
     if len(chosen) > len(shown):
@@ -178,43 +176,25 @@ def _most_to_see(runs: Sequence[Run], most: int) -> list[Run]:
     return [run for run in runs if run in first]
 
 
-@dataclass(frozen=True)
-class _Share:
-    """The share of a page that one of several runs may have."""
-
-    limits: Limits
-    sharers: int
-    is_filmed: bool
-
-    def levels(self, moments: int) -> int:
-        return max(20, min(self.limits.levels, self.limits.points // (self.sharers * max(1, moments))))
-
-    @property
-    def pictures(self) -> int:
-        return self.limits.pictures // self.sharers
-
-    @property
-    def picture_bytes(self) -> int:
-        return self.limits.picture_bytes // self.sharers
-
-    @property
-    def films(self) -> int:
-        return self.limits.films // self._filmed
-
-    @property
-    def film_bytes(self) -> int:
-        return self.limits.film_bytes // self._filmed
-
-    @property
-    def _filmed(self) -> int:
-        return max(1, min(self.sharers, self.limits.filmed))
+def _share(limits: Limits, runs: int, *, is_filmed: bool) -> Limits:
+    """The limits of one of several runs that share a page."""
+    filmed = max(1, min(runs, limits.filmed))
+    return replace(
+        limits,
+        points=limits.points // runs,
+        pictures=limits.pictures // runs,
+        picture_bytes=limits.picture_bytes // runs,
+        films=limits.films // filmed if is_filmed else 0,
+        film_bytes=limits.film_bytes // filmed,
+    )
 
 
 def _curriculum(
-    run: Run, number: int, share: _Share, *, studio: "Studio | None", problems: list[str]
+    run: Run, number: int, share: Limits, *, studio: "Studio | None", problems: list[str]
 ) -> dict[str, Any] | None:
     """The level buffer of a run over training, with pictures if there is a studio."""
-    curriculum = read_curriculum(run, share.levels(min(len(run.snapshots), MOST_FRAMES)))
+    moments = max(1, min(len(run.snapshots), MOST_FRAMES))
+    curriculum = read_curriculum(run, max(20, min(share.levels, share.points // moments)))
     problems += curriculum.problems
     data = curriculum_data(curriculum)
     if data is None and studio is None:
@@ -228,7 +208,7 @@ def _curriculum(
     return data if data["frames"] or data["heldOut"] else None
 
 
-def _draw(data: dict[str, Any], run: Run, curriculum: Moments, *, share: _Share, studio: "Studio") -> None:
+def _draw(data: dict[str, Any], run: Run, curriculum: Moments, *, share: Limits, studio: "Studio") -> None:
     """Add pictures and films; a run that cannot be drawn or played says why, and the page goes on."""
     from cenie.report.page.pictures import notable
 
@@ -237,14 +217,14 @@ def _draw(data: dict[str, Any], run: Run, curriculum: Moments, *, share: _Share,
         studio.begin_run(share.picture_bytes, share.film_bytes // 2)
         if curriculum.has_buffer:
             data["pictures"] = studio.level_pictures(run, curriculum, share.pictures)
-        if not share.is_filmed or not share.films:
-            data["noFilms"] = "no episodes of this run: a page has those of a few runs only"
+        if not share.films:
+            data["noFilms"] = "no episodes of this run: a page has episodes of a few runs only"
             return
         data["films"] = studio.level_films(run, curriculum, notable(curriculum, share.films))
         data["suite"] = next((suite for suite in run.suites if not is_file_suite(suite)), None)
         if data["suite"] is not None:
             studio.begin_run(share.picture_bytes // 10, share.film_bytes // 2)
-            data["heldOut"] = studio.suite_films(run, data["suite"], share.limits.suite_films)
+            data["heldOut"] = studio.suite_films(run, data["suite"], share.suite_films)
     except Exception as error:  # A domain of somebody else's draws here, from levels that may be damaged.
         missing = "episodes" if data["pictures"] else "pictures or episodes"
         data["noFilms"] = f"no {missing}: {error}"

@@ -1,18 +1,37 @@
-"""The results of students on held-out levels, as the page shows them: curves, levels and statistics."""
+"""The data of the page's charts: results of students on held-out levels, and what was logged of training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cenie.report.measure.curves import STATISTICS, score_curve
+import numpy as np
+
+from cenie.report.measure.curves import STATISTICS, metric_range, score_curve
 from cenie.report.measure.scores import GroupScores, SuiteScores
 from cenie.report.measure.stats import Estimate
 from cenie.report.page.numbers import one, short
 from cenie.report.runs import Group
+from cenie.rundir.metrics import column_names
 
 MOST_POINTS = 60
-"""Points of a learning curve."""
+"""Points of a curve."""
 MOST_DOTS = 20
 """Runs of a group whose own results on a level are shown as dots."""
+MOST_LOGS = 10
+"""Runs of a group whose logs are read."""
+_TITLES = {
+    "solved": "training levels: solved rate",
+    "return": "training levels: return",
+    "length": "training levels: episode length",
+    "teacher/regret": "level buffer: mean regret",
+    "teacher/regret_total": "level buffer: total regret",
+    "teacher/novelty": "level buffer: mean novelty",
+    "teacher/buffer_fill": "level buffer: part that is filled",
+    "teacher/generation": "level buffer: mean generation",
+    "student/entropy": "student: entropy of its policy",
+    "student/value_loss": "student: value loss",
+}
+_LEVEL = "level/"
+_MOST_LEVEL_COLUMNS = 8
 
 
 def suite_results(
@@ -82,3 +101,33 @@ def _curve(group: Group, suite: str, stratified: bool) -> dict[str, Any] | None:
         "runs": found.runs.tolist(),
         **{name: [_estimate(each) for each in estimates] for name, estimates in found.estimates.items()},
     }
+
+
+def training_data(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """For each metric the curve of each group: the mean over its runs, and the lowest and highest of them."""
+    described = _described(groups)
+    names = [*_TITLES, *described]
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number, group in enumerate(groups):
+        curves = [run.curves(names, MOST_POINTS) for run in group.runs[:MOST_LOGS]]
+        curves = [curve for curve in curves if np.isfinite(curve["updates"]).any()]
+        if not curves:
+            continue
+        places = np.linspace(0, max(float(np.nanmax(curve["updates"])) for curve in curves), MOST_POINTS)
+        for name in names:
+            made = metric_range(curves, name, places)
+            if made is not None:
+                ends = {"low": short(made.low), "high": short(made.high)} if made.runs > 1 else {}
+                mean = {"updates": short(made.updates), "mean": short(made.mean)}
+                found[name].append({"group": number, **mean, **ends})
+    titles = _TITLES | {name: f"training levels: {name.removeprefix(_LEVEL)}" for name in described}
+    return [{"name": name, "title": titles[name], "groups": made} for name, made in found.items() if made]
+
+
+def _described(groups: Sequence[Group]) -> list[str]:
+    """The domains' statistics of levels, as far as the logs have them."""
+    names: dict[str, None] = {}
+    for group in groups:
+        columns = [name for name in column_names(group.runs[0].files.metrics) if name.startswith(_LEVEL)]
+        names |= dict.fromkeys(columns[:_MOST_LEVEL_COLUMNS])
+    return list(names)
