@@ -83,8 +83,8 @@ def gymnax_domain(
     """A gymnax environment as a domain, whose levels are its parameters drawn from `ranges`.
 
     `ranges` has two bounds for each parameter that varies; the others are taken from `params`, by default
-    the environment's own. `derive` sets parameters that follow from others. `bounds` are two returns that count
-    as 0 and 1 in evaluations; without them `solved` must say which episodes are solved.
+    the environment's own. `derive` sets parameters that follow from others. `bounds` are two returns that
+    count as 0 and 1 in evaluations; without them `solved` must say which episodes are solved.
     """
     if bounds is None and solved is None:
         raise ValueError("bounds or solved: one of them must say how good an episode is")

@@ -16,7 +16,7 @@ from cenie import settings
 from cenie.command.exit_codes import FAILED, OK, complain, say
 from cenie.command.options import directory_option, let_import, parse, plain, read_request, typed
 from cenie.command.report import ReportRequest, check_installed, make_report
-from cenie.command.sweep import Outcome, RunTask, read_counts, run_tasks, updates_of
+from cenie.command.sweep import Outcome, RunTask, next_command, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference
 from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request
 from cenie.experiment.presets import preset
@@ -285,7 +285,6 @@ def _outcomes(
         yield from run_tasks(tasks, request.jobs or core_count(), progress, tell)
         return
     from cenie.command import cluster
-    from cenie.command.sweep import next_command
 
     left = [task for task in tasks if next_command(task) is not None]
     yield from (Outcome(task) for task in tasks if task not in left)

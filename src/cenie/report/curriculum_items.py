@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from cenie.report import figures, reference, tables
+from cenie.report import figures, paper_numbers, tables
 from cenie.report.appearance import group_title
 from cenie.report.measure import stats
 from cenie.report.measure.composition import LOW_REGRET, Chosen, compositions, low_regret_levels
@@ -50,7 +50,7 @@ def _total_regret(writer: ReportWriter, groups: Sequence[Group], domain: str) ->
     panels = {"total regret": lines, "filled part of the buffer": fills}
     figure = figures.curves(panels, groups, x_label="updates", y_label="sum of scores")
     name = f"{domain}-total-regret"
-    files = (*writer.figure(name, figure), writer.table(name, tables.curve_rows(panels, "updates")))
+    files = writer.figure(name, figure, tables.curve_rows(panels, "updates"))
     caption = (
         "The sum of the regret of all stored levels over training: mean and standard error over runs. "
         "Compare methods where their buffers are equally full (right), and only if they have the same score."
@@ -66,10 +66,7 @@ def _compositions(writer: ReportWriter, groups: Sequence[Group], domain: str, li
     for each in found:
         scale = each[0].scale
         name = f"{domain}-replayed-{scale.column.removeprefix('level/')}"
-        files = (
-            *writer.figure(name, figures.compositions(each)),
-            writer.table(name, tables.composition_rows(each)),
-        )
+        files = writer.figure(name, figures.compositions(each), tables.composition_rows(each))
         count = sum(one.levels for one in each)
         caption = (
             f"The share of each class ({scale.title}) in the replayed levels, over training: all runs "
@@ -95,10 +92,11 @@ def _coverage(
         return Item(title, "It needs scikit-learn: pip install 'cenie[report]'.")
     if found is None:
         return Item(title, "Fewer than two methods have recorded comparable points (run.recorded_points).")
-    printed = reference.COVERAGE.values if domain == "walker" else {}
+    paper = paper_numbers.COVERAGE
+    printed = paper.values if domain == "walker" else {}
     rows, text = _coverage_tables(found, printed)
     name = f"{domain}-coverage"
-    files = (*writer.figure(name, figures.coverage_evolution(found)), writer.table(name, rows))
+    files = writer.figure(name, figures.coverage_evolution(found), rows)
     caption = (
         f"One joint t-SNE of {len(found.clouds[0].points)} points of each method, and the part of "
         f"{found.side} x {found.side} cells in which a method has points so far. Without plane and grid: "
@@ -108,9 +106,7 @@ def _coverage(
     if len(found.clouds) > figures.MOST_ROWS:
         caption += f" The first {figures.MOST_ROWS} methods are drawn."
     if printed:
-        caption += (
-            f" Paper: {reference.COVERAGE.what} after {reference.COVERAGE.budget}, another budget than here."
-        )
+        caption += f" Paper: {paper.what} after {paper.budget}, another budget than here."
     if any(map(is_recurrent, groups)):
         caption += (
             " Caution: these points hold the memory of a recurrent network, which every run learns for "

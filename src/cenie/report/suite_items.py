@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from cenie.report import figures, reference, tables
+from cenie.report import figures, paper_numbers, tables
 from cenie.report.appearance import method_title
 from cenie.report.measure import stats
 from cenie.report.measure.curves import Curve, evaluation_curves
@@ -35,10 +35,7 @@ def suite_items(writer: ReportWriter, suites: Sequence[SuiteScores], domain: str
 
 def _levels(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     writer.table(f"{name}-scores", tables.score_rows(found))
-    files = (
-        *writer.figure(f"{name}-levels", figures.level_bars(found)),
-        writer.table(f"{name}-levels", tables.level_rows(found)),
-    )
+    files = writer.figure(f"{name}-levels", figures.level_bars(found), tables.level_rows(found))
     episodes = min(each.episodes for each in found.groups)
     caption = (
         f"{found.measure.capitalize()} on {found.suite}: median and inter-quartile range over "
@@ -70,7 +67,7 @@ def _counted(found: SuiteScores) -> str:
 
 def _paper_sentence(suite: str, methods: Sequence[str]) -> str:
     """The paper's results on this suite, marked as the paper's."""
-    known = reference.REFERENCES.get(suite)
+    known = paper_numbers.REFERENCES.get(suite)
     values = {} if known is None else {name: text for name, text in known.values.items() if name in methods}
     if known is None or not values:
         return ""
@@ -87,8 +84,8 @@ def _comparison(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     caption = f"{table.title}; bold: within one standard error of the best mean."
     if table.paper:
         caption += (
-            f" The columns named paper are of {reference.SOURCE}, which had another budget: 2,750 updates, "
-            "five seeds, 50 trials for each track."
+            f" The columns named paper are of {paper_numbers.SOURCE}, which had another budget: 2,750 "
+            "updates, five seeds, 50 trials for each track."
         )
     caption += _unknown(found)
     return Item(f"{found.suite}: table", caption, files, tables.comparison_markdown(table))
@@ -98,10 +95,8 @@ def _aggregates(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     groups = [each.group for each in found.groups]
     stratified = writer.options.stratified
     estimates = found.aggregates(stratified=stratified)
-    files = (
-        *writer.figure(f"{name}-aggregates", figures.aggregates(estimates, groups)),
-        writer.table(f"{name}-aggregates", tables.aggregate_rows(found, estimates)),
-    )
+    figure = figures.aggregates(estimates, groups)
+    files = writer.figure(f"{name}-aggregates", figure, tables.aggregate_rows(found, estimates))
     caption = (
         f"Statistics over {len(found.levels)} levels with 95 % intervals ({_how(stratified)}; none for a "
         f"single run). {_intervals(writer, found)} The target of the optimality gap is 1, and lower is "
@@ -134,7 +129,7 @@ def _profiles(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
         for threshold, value, low, high in zip(thresholds, each["value"], each["low"], each["high"])
     ]
     figure = figures.profiles(thresholds, profiles, [each.group for each in found.groups])
-    files = (*writer.figure(f"{name}-profiles", figure), writer.table(f"{name}-profiles", rows))
+    files = writer.figure(f"{name}-profiles", figure, rows)
     caption = (
         "Performance profiles: the part of runs and levels with a score above s, with 95 % intervals at each "
         f"s. {_intervals(writer, found)}{_unknown(found)}"
@@ -145,10 +140,7 @@ def _profiles(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
 def _improvements(writer: ReportWriter, name: str, found: SuiteScores) -> Item:
     pairs = found.improvements(stratified=writer.options.stratified)
     figure = figures.improvements(pairs, [each.group for each in found.groups])
-    files = (
-        *writer.figure(f"{name}-improvement", figure),
-        writer.table(f"{name}-improvement", tables.improvement_rows(pairs)),
-    )
+    files = writer.figure(f"{name}-improvement", figure, tables.improvement_rows(pairs))
     caption = (
         "How probable it is that a run of the method of the row is better on a level than one of the method "
         "of the column (95 % intervals are in the table, from a bootstrap of the runs of both). "
@@ -171,14 +163,13 @@ def curve_items(writer: ReportWriter, groups: Sequence[Group], domain: str) -> I
         )
         levels = played.levels() if 1 < len(played.levels()) < _MOST_PANELS else []
         for over, title in _AXES.items():
-            panels = {
-                "mean of the levels": known(evaluation_curves(group, suite, over=over) for group in groups)
-            }
-            for level in levels:
-                panels[level] = known(
+            every = {
+                level or "mean of the levels": known(
                     evaluation_curves(group, suite, over=over, level=level) for group in groups
                 )
-            panels = {name: lines for name, lines in panels.items() if lines}
+                for level in (None, *levels)
+            }
+            panels = {name: lines for name, lines in every.items() if lines}
             heading = f"{suite}: learning curves over {title}"
             if not panels:
                 yield Item(heading, "No run was evaluated twice so far.")
@@ -191,7 +182,7 @@ def curve_items(writer: ReportWriter, groups: Sequence[Group], domain: str) -> I
                 y_label="solved rate" if rates else "score",
                 limits=(-0.02, 1.02) if rates else None,
             )
-            files = (*writer.figure(name, figure), writer.table(name, tables.curve_rows(panels, over)))
+            files = writer.figure(name, figure, tables.curve_rows(panels, over))
             caption = (
                 f"On {suite} while training, over {title}: mean and standard error over runs, as far as all "
                 "runs of a method go."

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.report import reference
+from cenie.report import paper_numbers
 from cenie.report.appearance import group_title, method_title
 from cenie.report.measure.composition import Composition
 from cenie.report.measure.curves import Curve
@@ -219,7 +219,7 @@ def comparison(found: SuiteScores) -> ComparisonTable:
     title = f"{found.suite}: {'solved rate' if rates else 'return'}, mean and standard error over runs"
     groups = tuple(each.group for each in found.groups)
     return ComparisonTable(
-        title, groups, rows, 2 if rates else 0, reference.f1_returns() if found.suite == "f1" else {}
+        title, groups, rows, 2 if rates else 0, paper_numbers.f1_returns() if found.suite == "f1" else {}
     )
 
 

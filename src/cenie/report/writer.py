@@ -91,8 +91,11 @@ class ReportWriter:
         self._taken.add(place.casefold())
         return place
 
-    def figure(self, name: str, figure: "Figure") -> tuple[str, ...]:
-        """Write a figure as PNG and PDF; the same figure has the same bytes at every time."""
+    def figure(self, name: str, figure: "Figure", rows: Sequence[Row] = ()) -> tuple[str, ...]:
+        """Write a figure as PNG and PDF, and the numbers behind it as CSV, if there are any.
+
+        The same figure has the same bytes at every time.
+        """
         from matplotlib import rc_context
 
         plain: Any = {"text.parse_math": False, "text.usetex": False}  # as in `figures.STYLE`
@@ -106,7 +109,7 @@ class ReportWriter:
             with rc_context({"pdf.fonttype": 42, **plain}):
                 figure.savefig(content, format=suffix, dpi=170, metadata=metadata)
             saved.append(self.save("figures", name, f".{suffix}", content.getvalue()))
-        return tuple(saved)
+        return (*saved, self.table(name, rows)) if rows else tuple(saved)
 
     def table(self, name: str, rows: Sequence[Row]) -> str:
         """Write rows as CSV."""

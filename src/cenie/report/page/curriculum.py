@@ -229,8 +229,8 @@ def _played_frames(
     last = int(played["cycle"].max())
     ends = [(each.cycle, each.updates) for each in snapshots if each.cycle <= last]
     if not ends or ends[-1][0] < last:
-        updates = updates_at(run, last)
-        ends.append((last, 0 if updates is None else round(float(updates))))
+        counted = updates_at(run, last)
+        ends.append((last, 0 if counted is None else round(float(counted))))
     frames, begin = [], 0
     for cycle, updates in ends:
         rows = np.flatnonzero((played["cycle"] > begin) & (played["cycle"] <= cycle))
