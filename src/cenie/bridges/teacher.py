@@ -322,7 +322,7 @@ class Teacher:
 
     def _take_in(
         self, given: Mapping[str, PerStep | None], features: PerStep | None, layout: Layout | None
-    ) -> dict[str, int | float]:
+    ) -> dict[str, Any]:
         """Read the steps of the pending task, give them to the method, and return what to log."""
         assert self._pending is not None
         _, assignment, state = self._pending

@@ -109,9 +109,9 @@ class SuiteScores:
         for place, one in enumerate(self.groups):
             for other in self.groups[:place]:
                 each = stats.estimate_improvement(one.scores, other.scores, **how)
-                labels = one.group.label, other.group.label
-                found[labels] = each
-                found[labels[::-1]] = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
+                reverse = stats.Estimate(1 - each.value, 1 - each.high, 1 - each.low)
+                found[one.group.label, other.group.label] = each
+                found[other.group.label, one.group.label] = reverse
         return found
 
 
