@@ -98,7 +98,7 @@ def _coverage(
     name = f"{domain}-coverage"
     files = writer.figure(name, figures.coverage_evolution(found), rows)
     caption = (
-        f"One joint t-SNE of {len(found.clouds[0].points)} points of each method, and the part of "
+        f"One joint t-SNE of {len(found.clouds[0].plane)} points of each method, and the part of "
         f"{found.side} x {found.side} cells in which a method has points so far. Without plane and grid: "
         "the mean distance of a point to its nearest neighbour in the same run, coordinates standardised "
         "(mean and standard error over runs)."
@@ -118,26 +118,27 @@ def _coverage(
 
 def _coverage_tables(found: CoverageMap, printed: dict[str, str]) -> tuple[list[tables.Row], str]:
     rows, lines = [], ["| | covered | nearest neighbour | *paper: covered* |", "|---|---|---|---|"]
-    for cloud, updates, covered, spread in zip(found.clouds, found.updates, found.covered, found.spread):
-        paper = printed.get(cloud.group.method, "")
-        mean, error = float(np.nanmean(spread)), float(stats.standard_error(spread))
+    for cloud in found.clouds:
+        group, updates = cloud.recorded.group, cloud.recorded.updates
+        paper = printed.get(group.method, "")
+        mean, error = float(np.nanmean(cloud.spread)), float(stats.standard_error(cloud.spread))
         told = f"{mean:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
         lines.append(
-            f"| {tables.markdown(group_title(cloud.group))} | {covered[-1]:.1%} | {told} | {paper} |"
+            f"| {tables.markdown(group_title(group))} | {cloud.covered[-1]:.1%} | {told} | {paper} |"
         )
         rows += [
             {
-                "group": cloud.group.label,
+                "group": group.label,
                 "stage": stage,
                 "updates": updates.get(stage),
                 "covered": value,
-                "points": len(cloud.points),
+                "points": len(cloud.plane),
                 "cells": found.side**2,
                 "nearest_neighbour_distance": mean,
                 "nearest_neighbour_standard_error": error,
                 "paper_another_budget": paper,
             }
-            for stage, value in enumerate(covered)
+            for stage, value in enumerate(cloud.covered)
         ]
     return rows, "\n".join(lines) + "\n"
 

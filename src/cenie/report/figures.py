@@ -246,27 +246,23 @@ def _class_colour(number: int) -> str:
 def coverage_evolution(found: CoverageMap) -> Figure:
     """A row for each group and a column for each stage: the joint plane, with what was covered so far."""
     clouds = found.clouds[:MOST_ROWS]
-    groups = [cloud.group for cloud in clouds]
-    looks = colours(groups)
-    stages = found.covered.shape[1]
-    rows = len(groups)
+    looks = colours([cloud.recorded.group for cloud in clouds])
+    stages, rows = len(clouds[0].covered), len(clouds)
     size = min(WIDTH / stages, 1.7)
     figure = Figure(figsize=(size * stages + 0.5, size * rows), layout="constrained")
     axes = figure.subplots(rows, stages, squeeze=False, sharex=True, sharey=True)
     for row, cloud in enumerate(clouds):
-        for stage in range(stages):
+        group, updates = cloud.recorded.group, cloud.recorded.updates
+        for stage, covered in enumerate(cloud.covered):
             axis = axes[row, stage]
-            seen = cloud.plane[cloud.stage <= stage]
-            axis.scatter(
-                *seen.T, s=1.2, color=looks[cloud.group.label], alpha=0.6, linewidth=0, rasterized=True
-            )
+            seen = cloud.plane[cloud.recorded.stage <= stage]
+            axis.scatter(*seen.T, s=1.2, color=looks[group.label], alpha=0.6, linewidth=0, rasterized=True)
             axis.set(xticks=[], yticks=[])
-            axis.text(0.03, 0.97, f"{found.covered[row, stage]:.1%}", transform=axis.transAxes, va="top")
+            axis.text(0.03, 0.97, f"{covered:.1%}", transform=axis.transAxes, va="top")
             # Once above all rows, or above each that differs from the one before.
-            updates = found.updates[row]
-            if stage in updates and (row == 0 or updates != found.updates[row - 1]):
+            if stage in updates and (row == 0 or updates != clouds[row - 1].recorded.updates):
                 axis.set_title(f"{_thousands(updates[stage])} updates")
-        axes[row, 0].set_ylabel(_name(cloud.group, 20))
+        axes[row, 0].set_ylabel(_name(group, 20))
     return figure
 
 

@@ -8,7 +8,7 @@ run, in the space of the points itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,27 +27,43 @@ _PERPLEXITY = 30.0
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
-    """Points of groups, as many of each group, with the stage and the run of each point."""
+class Recorded:
+    """Recorded points [n, d] of a group, with the stage [n] and the run [n] of each.
+
+    `updates` says after how many updates each stage was: methods differ in how often they learn.
+    """
 
     group: Group
     points: np.ndarray
     stage: np.ndarray
     run: np.ndarray
+    updates: dict[int, int]
+
+    def take(self, rows: np.ndarray) -> "Recorded":
+        """Some of the points."""
+        return replace(self, points=self.points[rows], stage=self.stage[rows], run=self.run[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """The points of a group in the common plane [n, 2], and what they cover.
+
+    `covered` [stages] is the part of all cells in which the group has points so far, `spread` [runs] the mean
+    distance to the nearest neighbour in the same run.
+    """
+
+    recorded: Recorded
     plane: np.ndarray
+    covered: np.ndarray
+    spread: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class CoverageMap:
-    """Clouds in a common plane with its grid, and what they cover: `covered` [groups, stages], cumulative."""
+    """Clouds with the same number of points in a common plane, whose grid has `side` x `side` cells."""
 
     clouds: tuple[Cloud, ...]
-    updates: tuple[dict[int, int], ...]
-    """After how many updates each stage of a group was: methods differ in how often they learn."""
     side: int
-    covered: np.ndarray
-    spread: tuple[np.ndarray, ...]
-    """The mean distance to the nearest neighbour, of every run of each group."""
 
 
 def stages_of(run: Run) -> list[int]:
@@ -75,47 +91,33 @@ def measure_coverage(
     are left out.
     """
     # As many runs of each: where every run has a network of its own, more runs cover more.
-    runs = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
-    fewest = min(MOST_RUNS, *(count for count in runs if count)) if any(runs) else 0
-    found, updates = [], {}
-    for group in groups:
-        *columns, updates[group.label] = _points(group, fewest)
-        found.append((group, *columns))
-    found = [each for each in found if len(each[1])]
-    found = [each for each in found if each[1].shape[1] == found[0][1].shape[1]]
+    counts = [sum(bool(run.snapshots) for run in group.runs) for group in groups]
+    fewest = min([MOST_RUNS, *filter(None, counts)])
+    found = [each for each in (_recorded(group, fewest) for group in groups) if len(each.points)]
+    found = [each for each in found if each.points.shape[1] == found[0].points.shape[1]]
     if len(found) < 2:
         return None
-    count = min(most // len(found), *(len(points) for _, points, *_ in found))
+    count = min(most // len(found), *(len(each.points) for each in found))
     rng = np.random.default_rng(seed)
-    chosen = [rng.permutation(len(points))[:count] for _, points, *_ in found]
-    parts = [[column[rows] for column in columns] for (_, *columns), rows in zip(found, chosen)]
-    every = _standardised(np.concatenate([points for points, *_ in parts]))
-    plane = _joint_plane(every, seed)
-    clouds = tuple(
-        Cloud(group, every[at : at + count], stage, run, plane[at : at + count])
-        for at, (group, *_), (_, stage, run) in zip(range(0, len(every), count), found, parts)
-    )
+    found = [each.take(rng.permutation(len(each.points))[:count]) for each in found]
+    points = _standardised(np.concatenate([each.points for each in found]))
+    plane = _joint_plane(points, seed)
     side = max(2, round(float(np.sqrt(count / POINTS_PER_CELL))))
     cells = cells_of(plane, side)
-    covered = np.array(
-        [
-            [
-                len(np.unique(own[cloud.stage <= stage])) / side**2
-                for stage in range(1 + max(each.stage.max() for each in clouds))
-            ]
-            for cloud, own in zip(clouds, cells.reshape(len(clouds), count))
-        ]
-    )
-    spread = tuple(
-        np.array([nearest_distance(cloud.points[cloud.run == run]) for run in np.unique(cloud.run)])
-        for cloud in clouds
-    )
-    return CoverageMap(clouds, tuple(updates[cloud.group.label] for cloud in clouds), side, covered, spread)
+    stages = 1 + max(each.stage.max() for each in found)
+    clouds = []
+    for place, each in enumerate(found):
+        own = slice(place * count, (place + 1) * count)
+        seen = [np.unique(cells[own][each.stage <= stage]) for stage in range(stages)]
+        covered = np.array([len(numbers) / side**2 for numbers in seen])
+        runs = [points[own][each.run == run] for run in np.unique(each.run)]
+        spread = np.array([nearest_distance(of_run) for of_run in runs])
+        clouds.append(Cloud(each, plane[own], covered, spread))
+    return CoverageMap(tuple(clouds), side)
 
 
-def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, int]]:
-    """The recorded points of the stages of the first runs that have any, their stages and their runs; and
-    after how many updates each stage was, in the first that can be read."""
+def _recorded(group: Group, most: int) -> Recorded:
+    """The points of the stages of the first `most` runs that have any."""
     points, stages, runs, updates = [], [], [], {}
     for number, run in enumerate([run for run in group.runs if run.snapshots][:most]):
         for stage, cycle in enumerate(stages_of(run)):
@@ -134,8 +136,8 @@ def _points(group: Group, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
             stages.append(np.full(usable.sum(), stage))
             runs.append(np.full(usable.sum(), number))
     if not points:
-        return np.empty((0, 0)), np.empty(0, int), np.empty(0, int), updates
-    return np.concatenate(points), np.concatenate(stages), np.concatenate(runs), updates
+        return Recorded(group, np.empty((0, 0)), np.empty(0, int), np.empty(0, int), updates)
+    return Recorded(group, np.concatenate(points), np.concatenate(stages), np.concatenate(runs), updates)
 
 
 def _standardised(points: np.ndarray) -> np.ndarray:
