@@ -61,10 +61,10 @@ def tell(
     curriculum: Curriculum,
     state: TeacherState,
     assignment: Assignment,
+    *,
     steps: Mapping[str, ArrayLike],
     points: Points | None,
     key: PRNGKeyArray,
-    *,
     gamma: float,
     gae_lambda: float,
 ) -> tuple[TeacherState, Metrics]:

@@ -351,9 +351,9 @@ class Teacher:
                     self._curriculum,
                     state,
                     assignment,
-                    padded(steps, self._steps),
-                    points,
-                    self._key(1),
+                    steps=padded(steps, self._steps),
+                    points=points,
+                    key=self._key(1),
                     gamma=self._gamma,
                     gae_lambda=self._gae_lambda,
                 )
@@ -434,7 +434,7 @@ class Teacher:
 
 
 def _chosen_settings(settings: Family, changes: Mapping[str, Any], num_levels: int) -> Family:
-    """The changed settings. A level buffer of which nothing is said fits the size of a task."""
+    """The changed settings. The level buffer fits the size of a task unless its capacity is given."""
     fitting = {}
     if settings.level_buffer is not None and not {"replay", "replay.capacity"} & changes.keys():
         capacity = min(CAPACITY_PER_LEVEL * num_levels, _LARGEST_CAPACITY)

@@ -152,7 +152,7 @@ def _is_null(text: str) -> bool:
 
 
 def read_request(request: type[Request], options: dict[str, str]) -> Request:
-    """What a command was asked for: a record of its options. Raises `SettingsError`."""
+    """The options of a command as a record of its request. Raises `SettingsError`."""
     return settings.read(request, {name: plain(text) for name, text in options.items()})
 
 
