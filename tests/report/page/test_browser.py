@@ -1,7 +1,7 @@
 """The page in a real browser: Debian's Chromium without a window, driven by Selenium.
 
-Selenium rather than the browser's own protocol: it waits, types and points as a person does, and somebody else
-keeps it in step with new browsers. It is given both programs, so that it looks for nothing on a network.
+Selenium rather than the browser's own protocol: it waits, types and points as a person does, and others keep
+it in step with new browsers. It is given both programs, so that it looks for nothing on a network.
 """
 
 import json
