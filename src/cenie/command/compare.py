@@ -41,7 +41,7 @@ with more --updates or --run.env_steps, runs whose learning rate does not fall a
 
 METHOD may have settings of its own: "accel --teacher.generator uniform60"; --any.field is for all of them
 --seeds       how many (0, 1, ...; by default 3), or which: 10,11,12 (a single one: 10,)
---suites      suites to play at the end (by default that of the preset), --episodes of each entry (10),
+--suites      suites to play at the end (by default the one of the preset), --episodes of each entry (10),
               with the last --checkpoints students (5)
 --cluster     through submitit: jobs of Slurm, or local processes; jobs that are preempted or reach --minutes
               are queued again and go on; --no-wait leaves at once, and the command given later reports
