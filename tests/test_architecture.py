@@ -64,6 +64,8 @@ ALLOWED: dict[str, set[str]] = {
         "rundir.manifest",
         "training.warnings",
     ),
+    # The door through which gymnasium finds our environments.
+    "cenie.gymnasium": rooms("envs", "bridges"),
     # Everything that a run has written, and the domain with which its levels are drawn and played.
     "cenie.report": rooms(
         "lazy", "xla", "system", "envs", "student", "replay", "teach", "methods", "experiment", "rundir"

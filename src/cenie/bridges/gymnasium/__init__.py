@@ -1,0 +1,1 @@
+"""The library's environments as environments of gymnasium."""
