@@ -94,7 +94,7 @@ NOVELTY_NEEDS = {"jax", "jaxlib", "numpy"}
 FRONT_DOORS = {"cenie", "cenie.novelty", "cenie.report"}
 """Packages that name what is public, and load it when it is first used."""
 
-TOUCHES_FILES = {"cenie.novelty.saved"}
+TOUCHES_FILES = {"cenie.novelty.estimator_file"}
 """Besides run and report: what users of the estimator save and load."""
 
 WITHOUT_JAX = (

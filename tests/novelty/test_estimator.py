@@ -16,7 +16,7 @@ from sklearn.mixture import GaussianMixture
 
 import cenie.novelty
 from cenie.novelty import estimator as estimator_module
-from cenie.novelty import reasons
+from cenie.novelty import fit_failures
 from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.estimator import Coverage, FitError, NotFittedError
 from tests.tensors import Tensor
@@ -374,8 +374,8 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
         Coverage().fit(trajectory(0, 5))
     # The first hundreds of equal points do not hide the others.
     enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
-    assert reasons.too_few(MixtureConfig(), enough, len(enough)) is None
-    drawn = reasons.too_few(MixtureConfig(), enough[:300], len(enough))
+    assert fit_failures.too_few(MixtureConfig(), enough, len(enough)) is None
+    drawn = fit_failures.too_few(MixtureConfig(), enough[:300], len(enough))
     assert drawn is not None
     assert "all 300 points, drawn from the 320 of the window, are equal" in drawn
     assert estimator_module._fit._cache_size() == before

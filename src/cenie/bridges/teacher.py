@@ -28,7 +28,7 @@ from cenie.methods.cenie_controls import ShuffledNovelty
 from cenie.methods.family import Family
 from cenie.methods.plr import named_columns
 from cenie.methods.table import METHODS
-from cenie.novelty.tensors import from_tensor
+from cenie.novelty.torch_tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
