@@ -61,8 +61,8 @@ def test_what_a_cycle_plays_takes_what_was_reckoned(domain: str, method: str) ->
     config = tiny(method, domain)
     setup, state = build(config)[1], init(build(config)[1], 0)
     turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
-    rollout = dataclasses.replace(turn[2][0].rollout, masked=None)
-    assert training(config)["a rollout"] == size_of(rollout)
+    rollout = turn[2][0].rollout
+    assert training(config)["a rollout"] == size_of(rollout) - size_of(rollout.masked)
 
 
 def test_a_gradient_takes_what_was_reckoned_and_more() -> None:
@@ -95,8 +95,8 @@ def test_a_designer_takes_what_was_reckoned_and_more(method: str) -> None:
     state = state_shapes(setup)
     turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
     proposal, source = turn[0].proposal, setup.curriculum.source
-    played = dataclasses.replace(proposal, masked=None)
-    assert training(config)["a rollout of the designer"] == size_of(played)
+    reckoned = training(config)["a rollout of the designer"]
+    assert reckoned == size_of(proposal) - size_of(proposal.masked)
     count = (config.student.num_levels,)
     utility, known = jax.ShapeDtypeStruct(count, "float32"), jax.ShapeDtypeStruct(count, "bool")
     taken = temporary_bytes(source._learn, state.teacher.source, proposal, utility, known, turn[-1])
@@ -126,8 +126,8 @@ def test_a_correction_takes_what_was_reckoned_and_more() -> None:
     ("method", "overrides", "purpose", "path"),
     [
         (
-            "paired",
-            {"teacher.designer.network.memory_size": 4096},
+            "repaired",
+            {},
             "the gradient of the designer",
             "student.num_levels, teacher.designer",
         ),

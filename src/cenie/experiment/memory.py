@@ -168,16 +168,13 @@ def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
 def _rollout(
     environment: Environment, settings: StudentConfig, network: Network, *, keep_features: bool = False
 ) -> Rollout:
-    """What a student plays."""
+    """What a student plays, but for a count of bad numbers."""
     levels, steps = settings.num_levels, settings.num_steps
-    rows = levels * steps
 
-    def play(network: Network, seen: PyTree[Array], flag: Array, key: Array) -> Rollout:
-        _, decision = network.step(network.initial_memory(rows), seen, flag)
-        of_steps = seen, decision.policy.sample(key), decision.value, flag, decision.features
-        seen, action, number, flag, features = jax.tree.map(
-            lambda leaf: leaf.reshape(levels, steps, *leaf.shape[1:]), of_steps
-        )
+    def play_one_step(network: Network, seen: PyTree[Array], flag: Array, key: Array) -> Rollout:
+        _, decision = network.step(network.initial_memory(1), seen, flag)
+        of_step = seen, decision.policy.sample(key), decision.value, flag, decision.features
+        seen, action, number, flag, features = jax.tree.map(lambda leaf: leaf[None], of_step)
         return Rollout(
             observation=seen,
             action=action,
@@ -188,13 +185,20 @@ def _rollout(
             truncated=flag,
             solved=flag,
             start=flag,
-            memory=network.initial_memory(levels),
-            last_value=number[:, 0],
+            memory=(),
+            last_value=number[0],
+            final_value=number if settings.ppo.bootstrap_at_timeout else None,
             features=features if keep_features else None,
         )
 
-    flag = jax.ShapeDtypeStruct((rows,), np.bool_)
-    return eqx.filter_eval_shape(play, network, _observations(environment, rows), flag, _key())
+    def of_all_levels(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (levels,) if leaf.ndim == 1 else (levels, steps, *leaf.shape[2:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    flag = jax.ShapeDtypeStruct((1,), np.bool_)
+    step = eqx.filter_eval_shape(play_one_step, network, _observations(environment, 1), flag, _key())
+    memory = eqx.filter_eval_shape(lambda network: network.initial_memory(levels), network)
+    return eqx.tree_at(lambda rollout: rollout.memory, jax.tree.map(of_all_levels, step), memory)
 
 
 def _prepared_bytes(domain: Domain) -> int:
