@@ -168,7 +168,7 @@ def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
 def _rollout(
     environment: Environment, settings: StudentConfig, network: Network, *, keep_features: bool = False
 ) -> Rollout:
-    """What a student plays, but for a count of bad numbers."""
+    """The rollout of a student, but for a count of bad numbers."""
     levels, steps = settings.num_levels, settings.num_steps
 
     def play_one_step(network: Network, seen: PyTree[Array], flag: Array, key: Array) -> Rollout:
@@ -228,7 +228,7 @@ def _residual_bytes(environment: Environment, settings: StudentConfig, network: 
 
 
 def _residuals(forward: Callable[..., Any], model: PyTree, *seen: Any) -> Any:
-    """What the derivative of `forward(model, *seen)` by the numbers of the model keeps."""
+    """The arrays kept by the derivative of `forward(model, *seen)` by the numbers of the model."""
 
     def residuals(model: PyTree, *seen: Any) -> Any:
         learned, fixed = eqx.partition(model, eqx.is_inexact_array)

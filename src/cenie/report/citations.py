@@ -10,7 +10,6 @@ from typing import Any
 
 from cenie.envs.domains import DOMAINS, find_domain
 from cenie.methods.table import find_method
-from cenie.replay.scores import SCORES
 from cenie.rundir.run import Run
 
 _FILE = Path(__file__).with_name("references.bib")
@@ -31,6 +30,8 @@ def reasons(run: Run) -> dict[str, list[str]]:
 
 def _papers(run: Run) -> Iterator[Mapping[str, str]]:
     """Keys of entries with a reason each: of the method, of what it ranks by, of the domain, and always."""
+    from cenie.replay.scores import SCORES  # loads JAX
+
     method = find_method(run.method)
     if method is not None:
         yield method.citations

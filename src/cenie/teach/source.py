@@ -70,7 +70,7 @@ class LearningSource(Source, Protocol):
     """A source that makes levels by playing an environment, and learns from that as a student does."""
 
     def learner(self, state: SourceState, count: int) -> tuple[Environment, StudentConfig, Network]:
-        """What makes `count` levels: its environment, its settings as a student's, and its network."""
+        """The maker of `count` levels: its environment, its settings as a student's, and its network."""
         ...
 
 
