@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.cycle_profile import cpu_seconds
-from cenie.novelty import em, schedule
+from cenie.novelty import em, em_schedule
 from cenie.novelty.covariance import SHAPES
 
 SIZES = range(6, 16)
-USUAL = (SHAPES["diag"].widths, schedule._CACHED_NUMBERS)
+USUAL = (SHAPES["diag"].widths, em_schedule._CACHED_NUMBERS)
 VARIANTS: dict[str, tuple[int, int, bool]] = {
     "as it is": (*USUAL, False),
     "one width for all sizes": (1, USUAL[1], False),
@@ -46,10 +46,10 @@ def made_up(seed: int, count: int, length: int = 256) -> jax.Array:
 
 
 def fit_with(widths: int, cached: int, as_wide: bool) -> Callable[[jax.Array], em.Fits]:
-    """A program that fits all sizes, traced with another schedule."""
-    shape, usual = SHAPES["diag"]._replace(widths=widths), schedule.stages
+    """A program that fits all sizes, traced with another em_schedule."""
+    shape, usual = SHAPES["diag"]._replace(widths=widths), em_schedule.stages
 
-    def stages(*how: Any) -> list[schedule.Stage]:
+    def stages(*how: Any) -> list[em_schedule.Stage]:
         found = usual(*how)
         if not as_wide:
             return found
@@ -57,7 +57,7 @@ def fit_with(widths: int, cached: int, as_wide: bool) -> Callable[[jax.Array], e
 
     def fits(points: jax.Array) -> em.Fits:
         changes = {"_CACHED_NUMBERS": cached, "stages": stages}
-        with patch.dict(SHAPES, diag=shape), patch.multiple(schedule, **changes):
+        with patch.dict(SHAPES, diag=shape), patch.multiple(em_schedule, **changes):
             everything = jnp.ones(len(points), bool)
             return em.fit_sizes(jax.random.key(0), points, everything, sizes=SIZES, rules=em.Rules())
 

@@ -27,7 +27,7 @@ from cenie.experiment.build import build
 from cenie.experiment.presets import preset
 from cenie.methods.cenie import CenieNovelty
 from cenie.methods.diplr import DiplrNovelty
-from cenie.methods.occupancy import Exact, Sliced, SlicedTransport
+from cenie.methods.occupancy import Exact, Sliced
 from cenie.replay import buffer as buffers
 from cenie.replay.play import NEW, Play
 from cenie.teach.curriculum import NOVELTY, REGRET
@@ -84,7 +84,7 @@ def measure(sizes: list[int], rounds: int, exact_up_to: int) -> dict[str, Any]:
         program, new, learned = work_of(novelty, new, size or max(sizes))
         work[name, size, "new"] = program, [new] * rounds
         work[name, size, "learned"] = program, [learned] * rounds
-    all_pairs = jax.jit(SlicedTransport(Sliced()).between)
+    all_pairs = jax.jit(Sliced().between)
     for size in sizes:
         rows = jnp.asarray(np.random.default_rng(0).normal(size=(size, 64 * 32)), jnp.float32)
         work["all pairs", size] = all_pairs, [(rows, rows)] * rounds

@@ -25,7 +25,7 @@ from benchmarks.cycle_profile import state_after
 from benchmarks.novelty_window import rank_correlation
 from cenie.experiment.build import build
 from cenie.experiment.presets import preset
-from cenie.methods.occupancy import Entropic, Exact, Sliced, transport_of
+from cenie.methods.occupancy import Distance, Exact, Sliced
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
 from cenie.teach.cycle import play
@@ -83,13 +83,11 @@ def main() -> None:
     nearest = novelties(pairs, true)
     print(json.dumps({"all points": round(seconds * 1e3, 3), "mean": round(float(np.mean(true)), 3)}))
 
-    distances: dict[str, Sliced | Exact | Entropic] = {"sliced": Sliced()}
+    distances: dict[str, Distance] = {"sliced": Sliced()}
     distances |= {f"exact, {count}": Exact(points=count) for count in options.points}
-    distances["entropic, 32"] = Entropic()
-    for name, config in distances.items():
-        transport = transport_of(config)
-        described = transport.describe(points)
-        between = jax.jit(transport.between)
+    for name, distance in distances.items():
+        described = distance.describe(points)
+        between = jax.jit(distance.between)
         jax.block_until_ready(between(described, described))
         begin = time.process_time()
         found = np.asarray(between(described, described))

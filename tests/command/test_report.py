@@ -1,6 +1,7 @@
 """`cenie report`, `cenie cite` and `cenie train --report`: what they print, write and refuse."""
 
 import importlib.util
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from cenie.command import report, train
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, OK, REFUSED
 from cenie.methods.table import METHODS
+from cenie.replay.scores import SCORES
 from cenie.report.citations import entries, reasons
 from cenie.rundir.run import open_run
 from cenie.system.durable import WriteError
@@ -101,6 +103,21 @@ def test_cite_names_method_novelty_and_domain_once(tmp_path, capsys):
     assert {"teoh2024cenie", "parkerholder2022evolving", "jiang2021replay", "brockman2016openai"} <= set(keys)
     assert "% ACCEL: replay of edited levels\n" in printed
     assert printed.count("{") == printed.count("}")
+
+
+def test_cite_names_the_papers_of_the_scores_that_rank(tmp_path):
+    run_directory = write_run(tmp_path / "run", "plr-robust")
+    file = run_directory / "config.json"
+    config = json.loads(file.read_text())
+    for scores, keys in (
+        ([], {"mead2025improving"}),
+        (["learnability:0.5", "generalised-learnability"], {"rutherford2024no", "monette2025optimisation"}),
+    ):
+        config["teacher"] |= {"score": "mna", "scores": scores}
+        file.write_text(json.dumps(config))
+        found = set(reasons(open_run(run_directory)))
+        of_scores = {key for score in SCORES.values() for key in score.papers}
+        assert found & of_scores == keys
 
 
 def test_cite_refuses_what_is_no_run(tmp_path, capsys):

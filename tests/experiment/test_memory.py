@@ -15,6 +15,7 @@ from cenie.experiment.memory import (
     Need,
     evaluation_needs,
     format_bytes,
+    gradient_needs,
     memory_problems,
     memory_size,
     training_needs,
@@ -24,7 +25,7 @@ from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.settings import SettingsError
 from cenie.student.networks import make_network
-from cenie.teach.cycle import ask_and_play, init, learn_all
+from cenie.teach.cycle import Setup, TrainState, ask_and_play, init, learn_all, state_shapes
 from cenie.training.preflight import check_start
 from tests.tiny import tiny
 
@@ -60,20 +61,8 @@ def test_what_a_cycle_plays_takes_what_was_reckoned(domain: str, method: str) ->
     config = tiny(method, domain)
     setup, state = build(config)[1], init(build(config)[1], 0)
     turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
-    kept = (
-        "observation",
-        "action",
-        "log_prob",
-        "value",
-        "reward",
-        "terminated",
-        "truncated",
-        "solved",
-        "start",
-    )
     rollout = turn[2][0].rollout
-    real = size_of([getattr(rollout, name) for name in (*kept, "features")])
-    assert training(config)["a rollout"] == real
+    assert training(config)["a rollout"] == size_of(rollout) - size_of(rollout.masked)
 
 
 def test_a_gradient_takes_what_was_reckoned_and_more() -> None:
@@ -88,13 +77,89 @@ def test_a_gradient_takes_what_was_reckoned_and_more() -> None:
     assert training(config)["the gradient of a minibatch"] < taken.temp_size_in_bytes
 
 
+def gradients(setup: Setup, state: TrainState) -> dict[str, int]:
+    return {need.purpose: need.size for need in gradient_needs(setup, state)}
+
+
+def temporary_bytes(function: Any, *arguments: Any) -> int:
+    """What a compiled function takes beside its arguments and results."""
+    taken = jax.jit(function).lower(*arguments).compile().memory_analysis()
+    assert taken is not None
+    return taken.temp_size_in_bytes
+
+
+@pytest.mark.parametrize("method", ["paired", "minimax", "repaired"])
+def test_a_designer_takes_what_was_reckoned_and_more(method: str) -> None:
+    config = tiny(method)
+    setup = build(config)[1]
+    state = state_shapes(setup)
+    turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
+    proposal, source = turn[0].proposal, setup.curriculum.source
+    reckoned = training(config)["a rollout of the designer"]
+    assert reckoned == size_of(proposal) - size_of(proposal.masked)
+    count = (config.student.num_levels,)
+    utility, known = jax.ShapeDtypeStruct(count, "float32"), jax.ShapeDtypeStruct(count, "bool")
+    taken = temporary_bytes(source._learn, state.teacher.source, proposal, utility, known, turn[-1])
+    reckoned = gradients(setup, state)["the gradient of the designer"]
+    assert 0.2 * taken < reckoned < taken
+
+
+def test_a_correction_takes_what_was_reckoned_and_more() -> None:
+    setup = build(tiny("traced"))[1]
+    state = state_shapes(setup)
+    turn = jax.eval_shape(lambda state: ask_and_play(setup, state)[0], state)
+    correction = setup.curriculum.replay.correction
+
+    def gradient(model: Any, state: Any, rollout: Any) -> Any:
+        def loss(model: Any) -> jax.Array:
+            return correction.errors(dataclasses.replace(state, model=model), rollout).mean()
+
+        return jax.grad(loss)(model)
+
+    learned = state.teacher.correction
+    taken = temporary_bytes(gradient, learned.model, learned, turn[2][0].rollout)
+    reckoned = gradients(setup, state)["the gradient of the correction"]
+    assert 0.2 * taken < reckoned < taken
+
+
+@pytest.mark.parametrize(
+    ("method", "overrides", "purpose", "path"),
+    [
+        (
+            "repaired",
+            {},
+            "the gradient of the designer",
+            "student.num_levels, teacher.designer",
+        ),
+        (
+            "traced",
+            {"teacher.correction.memory_size": 20_000},
+            "the gradient of the correction",
+            "student.num_levels, student.num_steps, teacher.correction",
+        ),
+    ],
+)
+def test_what_learns_beside_the_students_is_refused_where_it_does_not_fit(
+    method: str, overrides: dict[str, Any], purpose: str, path: str
+) -> None:
+    config = preset("maze", method, "paper", overrides)
+    needs = list(training_needs(config, *build(config)))
+    assert purpose in [need.purpose for need in needs]
+    problems = memory_problems(needs, max(need.size for need in needs) // 2)
+    assert path in [problem.path for problem in problems]
+
+
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("method", ["dr", "plr-cenie", "diplr", "paired", "poet"])
-def test_presets_fit_in_one_gigabyte(domain: str, method: str) -> None:
+def test_presets_fit_in_one_gigabyte_or_two(domain: str, method: str) -> None:
     assert method in METHODS
     for name in find_domain(domain).presets:
         config = preset(domain, method, name)
-        assert memory_problems(training_needs(config, *build(config)), GB) == []
+        needs = list(training_needs(config, *build(config)))
+        # But for one: the designer of PAIRED that was published for mazes has 22 million weights.
+        is_large = (domain, method) == ("maze", "paired") and name in ("paper", "dcd")
+        assert bool(memory_problems(needs, GB)) == is_large
+        assert memory_problems(needs, 2 * GB) == []
 
 
 def test_what_does_not_fit_is_named_with_the_settings_that_decide_it() -> None:

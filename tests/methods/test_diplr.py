@@ -13,18 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cenie.methods.diplr import DiplrNovelty
-from cenie.methods.occupancy import (
-    Entropic,
-    EntropicTransport,
-    Exact,
-    ExactTransport,
-    Sliced,
-    SlicedTransport,
-    ascending,
-    pairwise,
-    transport_of,
-    unit_directions,
-)
+from cenie.methods.occupancy import Exact, Sliced, ascending, pairwise, unit_directions
 from cenie.replay import buffer as buffers
 from cenie.replay.outcomes import Points
 from cenie.replay.play import Play
@@ -33,11 +22,7 @@ from cenie.xla.devices import level_mesh
 from tests.teach.runs import run
 
 POINTS, DIMENSIONS, DIRECTIONS = 12, 3, 5
-TRANSPORTS = {
-    "sliced": SlicedTransport(Sliced(directions=DIRECTIONS, quantiles=POINTS)),
-    "exact": ExactTransport(Exact(points=POINTS)),
-    "entropic": EntropicTransport(Entropic(points=POINTS, blur=0.1, iterations=400)),
-}
+DISTANCES = {"sliced": Sliced(directions=DIRECTIONS, quantiles=POINTS), "exact": Exact(points=POINTS)}
 
 
 def clouds(count, seed=0):
@@ -53,10 +38,10 @@ def all_exist(values):
 
 @jax.jit
 def distances(first, second):
-    """By all transports, as a program each time: [n, n] for clouds of the same shapes."""
+    """By all distances, as a program each time: [n, n] for clouds of the same shapes."""
     return {
-        name: transport.between(transport.describe(all_exist(first)), transport.describe(all_exist(second)))
-        for name, transport in TRANSPORTS.items()
+        name: distance.between(distance.describe(all_exist(first)), distance.describe(all_exist(second)))
+        for name, distance in DISTANCES.items()
     }
 
 
@@ -85,32 +70,6 @@ def test_the_exact_distance_is_that_of_optimal_transport():
     assert (np.asarray(found["sliced"]) < np.asarray(found["exact"])).all()
 
 
-def test_the_entropic_distance_is_the_sinkhorn_divergence_of_pot():
-    first, second = clouds(3), clouds(3, seed=1)
-    found = distances(first, second)
-    for i in range(3):
-        for j in range(3):
-            blur = 0.1 * np.median(ot.dist(first[i], second[j], metric="euclidean"))
-            arrays = first[i].astype(np.float64), second[j].astype(np.float64)
-            expected = ot.bregman.empirical_sinkhorn_divergence(
-                *arrays, blur, metric="euclidean", numIterMax=100_000, stopThr=1e-7
-            )
-            assert found["entropic"][i, j] == pytest.approx(float(expected), rel=1e-3)
-
-
-def test_with_less_blur_the_entropic_distance_comes_to_the_exact_one():
-    first, second = (all_exist(clouds(3, seed)) for seed in (0, 1))
-    exact = TRANSPORTS["exact"]
-    target = np.asarray(exact.between(exact.describe(first), exact.describe(second)))
-    errors = []
-    for blur in (1.0, 0.1, 0.01):
-        blurred = EntropicTransport(Entropic(points=POINTS, blur=blur, iterations=1000))
-        found = blurred.between(blurred.describe(first), blurred.describe(second))
-        errors.append(float(np.max(np.abs(np.asarray(found) - target) / target)))
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.02
-
-
 def test_few_points_know_little_of_levels_that_are_nearly_alike():
     """The assignment between 32 of 256 points measures their luck, which projections of all points do not."""
     rng = np.random.default_rng(0)
@@ -119,10 +78,9 @@ def test_few_points_know_little_of_levels_that_are_nearly_alike():
     pairs = list(itertools.combinations(range(10), 2))
     true = [float(ot.emd2([], [], ot.dist(*values[list(pair)], metric="euclidean"))) for pair in pairs]
 
-    def agreement(config):
-        transport = transport_of(config)
-        described = transport.describe(all_exist(values))
-        found = np.asarray(jax.jit(transport.between)(described, described))
+    def agreement(distance):
+        described = distance.describe(all_exist(values))
+        found = np.asarray(jax.jit(distance.between)(described, described))
         return stats.spearmanr([found[pair] for pair in pairs], true).statistic
 
     few, sliced = agreement(Exact(points=32)), agreement(Sliced())
@@ -144,7 +102,7 @@ def test_distances_are_symmetric_and_zero_between_equal_levels(seed, scale):
     shuffled = np.random.default_rng(seed).permutation(first, axis=1)
     there, back, same = distances(first, second), distances(second, first), distances(first, first)
     moved = distances(first, shuffled)
-    for name in TRANSPORTS:
+    for name in DISTANCES:
         # A difference of three plans is known less well.
         np.testing.assert_allclose(there[name], back[name].T, rtol=1e-3 if name == "entropic" else 1e-6)
         assert (np.diagonal(same[name]) == 0).all()
@@ -160,18 +118,18 @@ def test_only_points_that_exist_count():
         jnp.asarray(np.concatenate([values[:6], np.full((6, DIMENSIONS), 1e6)])[None], jnp.float32),
         jnp.arange(POINTS)[None] < 6,
     )
-    for transport in TRANSPORTS.values():
-        np.testing.assert_allclose(transport.describe(padded), transport.describe(half), rtol=1e-6)
+    for distance in DISTANCES.values():
+        np.testing.assert_allclose(distance.describe(padded), distance.describe(half), rtol=1e-6)
         nothing = Points(padded.values, jnp.zeros((1, POINTS), bool))
-        assert (np.asarray(transport.describe(nothing)) == 0).all()
+        assert (np.asarray(distance.describe(nothing)) == 0).all()
 
 
-@pytest.mark.parametrize("name", TRANSPORTS)
+@pytest.mark.parametrize("name", DISTANCES)
 def test_two_devices_find_what_one_finds(name):
-    transport = TRANSPORTS[name]
-    rows, others = (transport.describe(all_exist(clouds(count, count))) for count in (3, 7))
+    distance = DISTANCES[name]
+    rows, others = (distance.describe(all_exist(clouds(count, count))) for count in (3, 7))
     alone, shared = (
-        jax.jit(lambda rows, others, mesh=mesh: pairwise(transport, rows, others, mesh))(rows, others)
+        jax.jit(lambda rows, others, mesh=mesh: pairwise(distance, rows, others, mesh))(rows, others)
         for mesh in (None, level_mesh(2))
     )
     assert alone.shape == (3, 7)
@@ -225,12 +183,12 @@ def test_without_others_a_level_is_as_novel_as_the_most_novel_one():
 def test_the_distances_of_a_run_are_those_between_the_stored_levels():
     """Kept distances are renewed for what was played: they must be those of all pairs, computed anew."""
     setup, states, rows = run("accel-diplr", cycles=12)
-    transport = SlicedTransport(setup.curriculum.novelty.distance)
+    distance = setup.curriculum.novelty.distance
     assert {int(row["teacher/kind"]) for row in rows} == {0, 1, 2}
     for state, row in zip(states[2:], rows[1:]):
         buffer, size = state.teacher.buffer, int(state.teacher.buffer.size)
         known = state.teacher.novelty
-        anew = np.asarray(transport.between(known.occupancies[:size], known.occupancies[:size]))
+        anew = np.asarray(distance.between(known.occupancies[:size], known.occupancies[:size]))
         expected = np.full(known.distances.shape, np.inf)
         expected[:size, :size] = np.where(np.eye(size), np.inf, anew)
         np.testing.assert_allclose(known.distances, expected, rtol=1e-5, atol=1e-6)

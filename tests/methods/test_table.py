@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import cenie.methods
+from cenie.envs.domains import DOMAINS, find_domain
 from cenie.methods.family import Family
 from cenie.methods.plr import NoveltyConfig, ReplayTeacher
 from cenie.methods.table import METHODS, OWN, ROWS, find_method
 from cenie.replay.scores import SCORES
-from cenie.report.citations import SCORES as PAPERS_OF_SCORES
 from cenie.report.citations import entries
 from cenie.settings import SettingsError, read
 from tests.pages import DOCS
@@ -63,8 +63,10 @@ def test_every_method_has_settings_of_a_family_and_looks_of_its_own():
 def test_every_paper_that_is_cited_has_an_entry():
     for method in METHODS.values():
         assert method.citations.keys() <= entries().keys(), method.name
-    assert {key for papers in PAPERS_OF_SCORES.values() for key in papers} <= entries().keys()
-    assert PAPERS_OF_SCORES.keys() <= SCORES.keys()
+    for score in SCORES.values():
+        assert score.papers.keys() <= entries().keys(), score.name
+    for name in DOMAINS:
+        assert find_domain(name).papers.keys() <= entries().keys(), name
 
 
 def test_every_novelty_has_a_kind_and_a_method():

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from cenie.novelty import em, gmm, kmeans, schedule
+from cenie.novelty import em, em_schedule, gmm, kmeans
 from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.covariance import SHAPES
 from cenie.novelty.em import Fits
@@ -291,7 +291,7 @@ def test_sizes_that_are_wanted_alone_are_fitted_as_among_all(
     kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups and their order change with the sizes that are wanted; the fits must not."""
-    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
+    monkeypatch.setattr(em_schedule, "_CACHED_NUMBERS", cached)
     points, valid = jnp.asarray(random_set(8)), jnp.ones(N, bool)
     sizes = range(2, 7)
 
@@ -331,7 +331,7 @@ def test_no_width_of_a_step_leaves_out_components(
         return em.judge(data, progress, sizes[::-1])
 
     wide = fit_with(sizes[-1:])
-    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
+    monkeypatch.setattr(em_schedule, "_CACHED_NUMBERS", cached)
     fits = fit_with(sizes)
     assert (np.asarray(fits.iterations) > 1).all()
     np.testing.assert_array_equal(fits.iterations, wide.iterations)
@@ -377,7 +377,7 @@ def test_all_sizes_are_fitted_as_by_plain_em(
     kind: CovarianceName, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedule, the packing and single precision change no step, no label and no digit that counts."""
-    monkeypatch.setattr(schedule, "_CACHED_NUMBERS", cached)
+    monkeypatch.setattr(em_schedule, "_CACHED_NUMBERS", cached)
     points, valid, sizes = random_set(11), jnp.ones(N, bool), range(1, 8)
     rules = em.Rules(kind, REG)
     fits = jax.jit(lambda points: em.fit_sizes(KEY, points, valid, sizes=sizes, rules=rules))(points)

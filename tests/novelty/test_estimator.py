@@ -2,6 +2,8 @@ import inspect
 import io
 import json
 import os
+import subprocess
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -16,7 +18,7 @@ from sklearn.mixture import GaussianMixture
 
 import cenie.novelty
 from cenie.novelty import estimator as estimator_module
-from cenie.novelty import reasons
+from cenie.novelty import fit_failures
 from cenie.novelty.config import CovarianceName, MixtureConfig
 from cenie.novelty.estimator import Coverage, FitError, NotFittedError
 from tests.tensors import Tensor
@@ -103,6 +105,32 @@ def test_bug_a_fit_to_a_million_points_took_twelve_times_their_memory(tmp_path: 
         # What is written is put together once more.
         assert rise_of_memory(lambda: estimator.save(tmp_path / "file")) < 1.3 * once
     assert sum(map(len, estimator._window)) == len(points)
+
+
+COLD_FIT = """
+import numpy as np
+from cenie.novelty import Coverage
+from tests.novelty.test_estimator import rise_of_memory
+
+points = np.random.default_rng(0).normal(size=(1000, 60))
+print(rise_of_memory(lambda: Coverage().fit(points).score_samples(points)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of memory")
+def test_bug_the_compiler_took_twice_the_memory_of_a_million_points() -> None:
+    """In a process that finds no program on disk, and has none of the flags of the tests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
+    found = subprocess.run(
+        [sys.executable, "-c", COLD_FIT],
+        env=environment | {"CENIE_CACHE_DIR": "off", "JAX_PLATFORMS": "cpu"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(found.stdout) < 400e6
 
 
 def rise_of_memory(call: Any) -> int:
@@ -374,8 +402,8 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_compiled() -> None:
         Coverage().fit(trajectory(0, 5))
     # The first hundreds of equal points do not hide the others.
     enough = np.concatenate([np.zeros((300, D)), trajectory(0)])
-    assert reasons.too_few(MixtureConfig(), enough, len(enough)) is None
-    drawn = reasons.too_few(MixtureConfig(), enough[:300], len(enough))
+    assert fit_failures.too_few(MixtureConfig(), enough, len(enough)) is None
+    drawn = fit_failures.too_few(MixtureConfig(), enough[:300], len(enough))
     assert drawn is not None
     assert "all 300 points, drawn from the 320 of the window, are equal" in drawn
     assert estimator_module._fit._cache_size() == before

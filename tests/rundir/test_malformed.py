@@ -207,7 +207,7 @@ CASES = {
     "an unknown distance": option(
         "teacher.novelty.distance.kind",
         "euclid",
-        "must be one of sliced, exact, entropic, got 'euclid'",
+        "must be one of sliced, exact, got 'euclid'",
         "diplr",
     ),
     "a setting of another novelty": option(

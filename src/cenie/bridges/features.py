@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cenie.novelty.tensors import from_tensor
+from cenie.novelty.torch_tensors import from_tensor
 
 
 def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cenie.novelty.tensors import from_tensor
+from cenie.novelty.torch_tensors import from_tensor
 from cenie.replay.outcomes import Points
 from cenie.settings import show
 

@@ -253,6 +253,9 @@ class Domain:
     domain without any gets one that fits every domain."""
     summary: str = ""
     """The domain in a line, for the list of domains."""
+    papers: Mapping[str, str] = field(default_factory=dict)
+    """The papers that `cenie cite` names for the domain: keys of `report/references.bib`, each with what it
+    is cited for."""
     design: Callable[[str], Design] | None = None
     """The design environment that can take the place of the generator of a name, if the domain has any."""
     parameters: ParameterSpace | None = None

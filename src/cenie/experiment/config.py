@@ -19,7 +19,6 @@ from cenie.envs.domains import find_domain, is_ours, is_reference
 from cenie.methods.table import METHODS, OWN, find_method
 from cenie.replay.config import ReplayConfig
 from cenie.settings import Problem, SettingsError, setting, show
-from cenie.spaces import DesignSpec
 from cenie.student.config import StudentConfig
 from cenie.system.durable import explain, read_limited
 
@@ -194,12 +193,6 @@ class Config:
         return self.entry.build(self.env)
 
     @property
-    def design_spec(self) -> DesignSpec | None:
-        """The observation and the actions of the method's designer; None if it has none, or the domain no
-        design."""
-        return self.teacher.designed(self.entry, self.env)
-
-    @property
     def replay(self) -> ReplayConfig | None:
         """The settings of the level buffers, if the method has any."""
         return self.teacher.level_buffer
@@ -208,12 +201,6 @@ class Config:
     def students(self) -> tuple[StudentConfig, ...]:
         """The settings of each student; a second one, if there is any, is the antagonist."""
         return self.teacher.students(self.student)
-
-    @property
-    def designer(self) -> StudentConfig | None:
-        """The designer as a student of its design environment, if the method has one."""
-        spec = self.design_spec
-        return None if spec is None else self.teacher.designer_of(spec, self.student)
 
     @property
     def levels_per_minibatch(self) -> int:

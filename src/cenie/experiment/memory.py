@@ -7,7 +7,7 @@ run is refused that would have worked. What is refused could not have been alloc
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,13 @@ from jaxtyping import Array, PyTree
 from cenie.envs.base import Domain, Environment
 from cenie.experiment.build import Parts, build
 from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
+from cenie.records import Rollout
 from cenie.settings import Problem
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.networks import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
-
-_NUMBERS, _FLAGS = 3, 4
-"""Numbers and flags stored of each step, beside observation and action: its probability, value and reward;
-its flags."""
+from cenie.teach.source import LearningSource
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Where Linux says how much of the machine a container may have."""
@@ -98,22 +96,22 @@ def training_needs(config: Config, domain: Domain, setup: Setup) -> Iterator[Nee
     """The large arrays of a run that trains: the state before and after a cycle, and what a cycle plays."""
     state = state_shapes(setup)
     yield from _state_needs(state, copies=2)
-    student, environment = setup.student, setup.environment
-    sizes = ("student.num_levels", "student.num_steps")
-    steps = student.num_levels * student.num_steps
+    settings, sizes = setup.student, ("student.num_levels", "student.num_steps")
     # The plays of all students are told together; features are kept of the first one only.
-    kept = setup.curriculum.novelty is not None or setup.recorded_points > 0
+    has_features = setup.curriculum.novelty is not None or setup.recorded_points > 0
     rollouts = [
-        _step_bytes(environment, each.network, kept and not n) for n, each in enumerate(state.students)
+        _rollout(setup.environment, settings, each.network, keep_features=has_features and not number)
+        for number, each in enumerate(state.students)
     ]
-    yield Need(steps * sum(rollouts), "a rollout", sizes)
-    prepared = student.num_levels * _prepared_bytes(domain)
+    yield Need(_bytes(rollouts), "a rollout", sizes)
+    source = setup.curriculum.source
+    if isinstance(source, LearningSource):
+        played = _rollout(*source.learner(state.teacher.source, settings.num_levels))
+        yield Need(_bytes(played), "a rollout of the designer", ("student.num_levels", "env"))
+    prepared = settings.num_levels * _prepared_bytes(domain)
     yield Need(prepared, "a batch of prepared levels", ("student.num_levels", "env"))
-    learners = zip(setup.students, (each.network for each in state.students))
-    residuals = [_residual_bytes(settings, environment, network) for settings, network in learners]
     # They learn one after another.
-    fields = (*sizes, "student.ppo.minibatches", "student.network")
-    yield Need(max(residuals), "the gradient of a minibatch", fields)
+    yield max(gradient_needs(setup, state), key=lambda need: need.size)
     episodes = max(config.run.episodes, config.run.final_episodes)
     yield _evaluation_need(setup, state, episodes)
 
@@ -134,6 +132,31 @@ def _state_needs(state: TrainState, copies: int) -> Iterator[Need]:
         yield Need(size, f"the teacher's state ({field.name})", settings.get(field.name, ("teacher",)))
 
 
+def gradient_needs(setup: Setup, state: TrainState) -> Iterator[Need]:
+    """The arrays that the gradients of all that learns keep from the forward pass.
+
+    Args:
+        setup: The fixed parts of a run.
+        state: Its state, as shapes.
+
+    Yields:
+        One for each student, one for a designer of levels, and one for a correction of scores.
+    """
+    sizes = ("student.num_levels", "student.num_steps")
+    for settings, student in zip(setup.students, state.students):
+        size = _residual_bytes(setup.environment, settings, student.network)
+        fields = (*sizes, "student.ppo.minibatches", "student.network")
+        yield Need(size, "the gradient of a minibatch", fields)
+    source, replay = setup.curriculum.source, setup.curriculum.replay
+    if isinstance(source, LearningSource):
+        size = _residual_bytes(*source.learner(state.teacher.source, setup.student.num_levels))
+        yield Need(size, "the gradient of the designer", ("student.num_levels", "teacher.designer"))
+    if replay is not None and replay.correction is not None:
+        rollout = _rollout(setup.environment, setup.student, state.student.network)
+        residuals = _residuals(replay.correction.errors, state.teacher.correction, rollout)
+        yield Need(_bytes(residuals), "the gradient of the correction", (*sizes, "teacher.correction"))
+
+
 def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
     """A suite has one level or more; all of its `episodes` are played at the same time."""
     memory = jax.eval_shape(lambda network: network.initial_memory(1), state.student.network)
@@ -142,16 +165,40 @@ def _evaluation_need(setup: Setup, state: TrainState, episodes: int) -> Need:
     return Need(min(episodes, MAX_PARALLEL_EPISODES) * size, "an evaluation", fields)
 
 
-def _step_bytes(environment: Environment, network: Network, keep_features: bool) -> int:
-    """A step of a rollout."""
+def _rollout(
+    environment: Environment, settings: StudentConfig, network: Network, *, keep_features: bool = False
+) -> Rollout:
+    """The rollout of a student, but for a count of bad numbers."""
+    levels, steps = settings.num_levels, settings.num_steps
 
-    def decide(network: Network, observation: PyTree[Array], key: Array) -> tuple[Array, Array]:
-        _, decision = network.step(network.initial_memory(1), observation, jax.numpy.ones(1, bool))
-        return decision.policy.sample(key), decision.features
+    def play_one_step(network: Network, seen: PyTree[Array], flag: Array, key: Array) -> Rollout:
+        _, decision = network.step(network.initial_memory(1), seen, flag)
+        of_step = seen, decision.policy.sample(key), decision.value, flag, decision.features
+        seen, action, number, flag, features = jax.tree.map(lambda leaf: leaf[None], of_step)
+        return Rollout(
+            observation=seen,
+            action=action,
+            log_prob=number,
+            value=number,
+            reward=number,
+            terminated=flag,
+            truncated=flag,
+            solved=flag,
+            start=flag,
+            memory=(),
+            last_value=number[0],
+            final_value=number if settings.ppo.bootstrap_at_timeout else None,
+            features=features if keep_features else None,
+        )
 
-    seen = _observations(environment, 1)
-    action, features = eqx.filter_eval_shape(decide, network, seen, _key())
-    return _bytes((seen, action, features if keep_features else ())) + 4 * _NUMBERS + _FLAGS
+    def of_all_levels(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (levels,) if leaf.ndim == 1 else (levels, steps, *leaf.shape[2:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    flag = jax.ShapeDtypeStruct((1,), np.bool_)
+    step = eqx.filter_eval_shape(play_one_step, network, _observations(environment, 1), flag, _key())
+    memory = eqx.filter_eval_shape(lambda network: network.initial_memory(levels), network)
+    return eqx.tree_at(lambda rollout: rollout.memory, jax.tree.map(of_all_levels, step), memory)
 
 
 def _prepared_bytes(domain: Domain) -> int:
@@ -160,7 +207,7 @@ def _prepared_bytes(domain: Domain) -> int:
     return max(0, _bytes(jax.eval_shape(domain.environment.prepare, level)) - _bytes(level))
 
 
-def _residual_bytes(settings: StudentConfig, environment: Environment, network: Network) -> int:
+def _residual_bytes(environment: Environment, settings: StudentConfig, network: Network) -> int:
     """The arrays that the gradient of a minibatch keeps from the forward pass, in bytes."""
     steps, parts = settings.num_steps, settings.ppo.minibatches
     rows = settings.num_levels // parts if network.recurrent else settings.num_levels * steps // parts
@@ -176,12 +223,18 @@ def _residual_bytes(settings: StudentConfig, environment: Environment, network: 
             decision = network.step(memory, observations, start)[1]
         return decision.policy, decision.value
 
-    def residuals(network: Network, *seen: Any) -> Any:
-        learned, fixed = eqx.partition(network, eqx.is_inexact_array)
-        return jax.vjp(lambda learned: way_forward(eqx.combine(learned, fixed), *seen), learned)[1]
-
     start = jax.ShapeDtypeStruct(shape, np.bool_)
-    return _bytes(eqx.filter_eval_shape(residuals, network, _observations(environment, *shape), start))
+    return _bytes(_residuals(way_forward, network, _observations(environment, *shape), start))
+
+
+def _residuals(forward: Callable[..., Any], model: PyTree, *seen: Any) -> Any:
+    """The arrays kept by the derivative of `forward(model, *seen)` by the numbers of the model."""
+
+    def residuals(model: PyTree, *seen: Any) -> Any:
+        learned, fixed = eqx.partition(model, eqx.is_inexact_array)
+        return jax.vjp(lambda learned: forward(eqx.combine(learned, fixed), *seen), learned)[1]
+
+    return eqx.filter_eval_shape(residuals, model, *seen)
 
 
 def _observations(environment: Environment, *shape: int) -> PyTree[jax.ShapeDtypeStruct]:

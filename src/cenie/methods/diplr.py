@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cenie.methods.family import LevelFactory, NoveltySettings
 from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, or_largest, smallest
-from cenie.methods.occupancy import Entropic, Exact, Sliced, Transport, pairwise, transport_of
+from cenie.methods.occupancy import Distance, Sliced, pairwise
 from cenie.methods.table import Method
 from cenie.replay.buffer import BufferState
 from cenie.replay.config import Constant
@@ -30,7 +30,7 @@ class Diplr(NoveltySettings):
     """DIPLR's novelty: how far the student's experience on a level is from that on the nearest stored one."""
 
     kind: Literal["diplr"] = "diplr"
-    distance: Sliced | Exact | Entropic = setting(
+    distance: Distance = setting(
         factory=Sliced,
         help="The distance between the experience on two levels.",
         source="ours; the Wasserstein distance in the paper",
@@ -72,15 +72,11 @@ class DiplrNovelty:
     """The mean distance to the nearest `neighbours` among the `capacity` levels of the buffer."""
 
     capacity: int
-    distance: Sliced | Exact | Entropic
+    distance: Distance
     neighbours: int = 1
 
-    @property
-    def _transport(self) -> Transport:
-        return transport_of(self.distance)
-
     def init(self, points_shape: tuple[int, int]) -> DiplrState:
-        numbers = self._transport.numbers(points_shape[1])
+        numbers = self.distance.numbers(points_shape[1])
         infinite = jnp.full((self.capacity, self.capacity), jnp.inf)
         return DiplrState(jnp.zeros((self.capacity, numbers)), infinite)
 
@@ -94,9 +90,9 @@ class DiplrNovelty:
         mesh: Mesh | None = None,
     ) -> Compared:
         """Compare a batch with what is stored."""
-        occupancies = self._transport.describe(play.points)
+        occupancies = self.distance.describe(play.points)
         others = jnp.concatenate([state.occupancies, occupancies])
-        distances = pairwise(self._transport, occupancies, others, mesh)
+        distances = pairwise(self.distance, occupancies, others, mesh)
         to_stored, to_batch = distances[:, : self.capacity], distances[:, self.capacity :]
         is_other = ~jnp.eye(len(to_batch), dtype=bool)
         return Compared(

@@ -11,7 +11,6 @@ from cenie.envs.base import Design, Domain, Environment, TaskSpace
 from cenie.records import Level
 from cenie.replay.config import ReplayConfig
 from cenie.settings import Problem, setting, show
-from cenie.spaces import DesignSpec
 from cenie.student.config import StudentConfig
 from cenie.teach.curriculum import Curriculum
 from cenie.teach.novelty import Novelty
@@ -95,15 +94,6 @@ class Family:
     @property
     def level_buffer(self) -> ReplayConfig | None:
         """The settings of the level buffer (one for each student), if levels are replayed."""
-        return None
-
-    def designed(self, entry: Domain, env: Any) -> DesignSpec | None:
-        """The observation and the actions of a designer of levels in this domain; None without a designer, or
-        a design."""
-        return None
-
-    def designer_of(self, spec: DesignSpec, student: StudentConfig) -> StudentConfig | None:
-        """The designer as a student that plays the design environment, if there is a designer."""
         return None
 
     @property

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from cenie.envs.base import Design, Domain
+from cenie.envs.base import Design, Domain, Environment
 from cenie.envs.reset import step_only
 from cenie.methods.family import Family, LevelFactory, generator_problems
 from cenie.methods.plr import buffer_problems
@@ -24,9 +24,8 @@ from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Outcomes, in_first_episode
 from cenie.replay.scores import SCORES, ScoreName
 from cenie.settings import Problem, setting
-from cenie.spaces import DesignSpec
 from cenie.student.config import Lstm, Memoryless, NetworkConfig, PPOConfig, StudentConfig
-from cenie.student.networks import make_network
+from cenie.student.networks import Network, make_network
 from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.returns import scale_rewards
 from cenie.student.rollout import collect
@@ -150,9 +149,8 @@ class DesignerTeacher(Family):
 
     def _problems_of_learning(self, entry: Domain, env: Any, student: StudentConfig) -> Iterator[Problem]:
         """Why the designer, or the antagonist, cannot learn from what it plays."""
-        spec = self.designed(entry, env)
-        assert spec is not None
-        designer = self.designer_of(spec, student)
+        spec = entry.build(env).design_spec(self.replaces)
+        designer = StudentConfig(self.designer.network, self.designer.ppo, student.num_levels, spec.steps)
         for problem in designer.check():
             yield Problem(f"teacher.designer.{problem.path}", problem.message)
         for problem in designer.network.misfits(spec.observation_parts, spec.action_space):
@@ -170,14 +168,6 @@ class DesignerTeacher(Family):
     @property
     def level_buffer(self) -> ReplayConfig | None:
         return self.replay
-
-    def designed(self, entry: Domain, env: Any) -> DesignSpec | None:
-        if entry.design is None:
-            return None
-        return entry.build(env).design_spec(self.replaces)
-
-    def designer_of(self, spec: DesignSpec, student: StudentConfig) -> StudentConfig:
-        return StudentConfig(self.designer.network, self.designer.ppo, student.num_levels, spec.steps)
 
 
 def decay_problems(ppo: PPOConfig, path: str) -> Iterator[Problem]:
@@ -208,6 +198,10 @@ class DesignerSource:
         environment = self.design.environment
         spaces = environment.observation_space, environment.action_space
         return init_student(self._config(1), make_network(self.settings.network, *spaces, key))
+
+    def learner(self, state: StudentState, count: int) -> tuple[Environment, StudentConfig, Network]:
+        """The designer as a student that makes `count` levels."""
+        return self.design.environment, self._config(count), state.network
 
     def propose(self, state: StudentState, key: PRNGKeyArray, count: int) -> tuple[Level, Rollout]:
         """Levels that were designed with sampled actions, one design episode each. Consumes the key."""

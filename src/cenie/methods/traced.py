@@ -103,8 +103,12 @@ class TracedCorrection:
     def score(self, state: TracedState, play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
         """The addition of the transition model to the score of each level, before it learns from them."""
         rollout = _rows(play).rollout
-        errors = on_own_rows(mesh, lambda rollout: self._errors(state.model, rollout), rollout)
+        errors = on_own_rows(mesh, lambda rollout: self.errors(state, rollout), rollout)
         return self.settings.transition_weight * transition_mean(play, errors)
+
+    def errors(self, state: TracedState, rollout: Rollout) -> Float[Array, "n t"]:
+        """The error of the predicted next observation at each step."""
+        return self._errors(state.model, rollout)
 
     def learn(
         self,

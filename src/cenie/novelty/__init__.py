@@ -2,10 +2,10 @@
 
     coverage    the window Gamma, its model, and novelty (Eq. 3)
     gmm         the mixture likelihood (Eq. 2); fits of all sizes K, and the choice of one
-    em          expectation maximisation; `schedule` makes it fast, `mixture` and `covariance` are its arrays
+    em          expectation maximisation, made fast by `em_schedule`; `mixture` and `covariance`: its arrays
     kmeans      first centres (k-means++); `silhouette`: the score of a size
     pca         mixtures of principal axes; `neighbours`: another density; `interface`: a model of your own
-    estimator   all of it for programs without JAX (`Coverage`); `saved`: its files
+    estimator   all of it for programs without JAX (`Coverage`); `estimator_file`: its files
 
 The public names stand in `cenie/novelty/public.py`, which is loaded when one of them is first used; the
 settings (`cenie.novelty.config`) load without JAX.

@@ -2,7 +2,7 @@
 
 `fit_sizes` is a whole fit: `dataset`, `begin`, `advance`, `judge`. One step is `_e_step` and `_m_step`.
 Mixtures are ordered from the largest to the smallest until `fit_sizes` returns. Which of them take a step
-together, and how they are packed for it, is the business of `schedule`, for speed only;
+together, and how they are packed for it, is the business of `em_schedule`, for speed only;
 `tests/novelty/plain_em.py` is the same in plain NumPy.
 """
 
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cenie.novelty import kmeans, schedule
+from cenie.novelty import em_schedule, kmeans
 from cenie.novelty.config import CovarianceName
 from cenie.novelty.covariance import ONE_POINT, SHAPES, Assigned, Shape
 from cenie.novelty.mixture import Mixture, empty
@@ -215,15 +215,15 @@ def advance(
         idle = progress.done | ~wanted | (progress.iterations >= iterations)
         return ~idle & (progress.sizes > above)
 
-    def step(progress: FitProgress, stage: schedule.Stage) -> FitProgress:
+    def step(progress: FitProgress, stage: em_schedule.Stage) -> FitProgress:
         waiting = is_waiting(progress, stage.above)
-        old, write, really = schedule.first_waiting(progress, waiting, len(stage.widths))
+        old, write, really = em_schedule.first_waiting(progress, waiting, len(stage.widths))
         new = _em_step(data, old, stage.widths)
         if len(stage.widths) > 1:
             new = jax.tree.map(partial(rows_where, really), new, old)
         return _with_rows(progress, new, write)
 
-    for stage in schedule.stages(data.prepared.size, sizes, groups, data.shape.widths):
+    for stage in em_schedule.stages(data.prepared.size, sizes, groups, data.shape.widths):
         progress = lax.while_loop(
             lambda progress, stage=stage: jnp.sum(is_waiting(progress, stage.above)) >= stage.least,
             partial(step, stage=stage),
@@ -245,7 +245,7 @@ def judge(data: Dataset, progress: FitProgress, most: Sequence[int]) -> Fits:
     """
     # All as wide as the widest: done once, this is cheaper than to compile it for each.
     widths = [max(most)] * len(most)
-    joints = jnp.stack(_log_joints(data, schedule.pack(progress.mixtures, widths), widths))
+    joints = jnp.stack(_log_joints(data, em_schedule.pack(progress.mixtures, widths), widths))
     labels, log_likelihood = _first_highest(joints), mean_where(data.valid, jax.nn.logsumexp(joints, axis=1))
     ok = progress.possible
     for leaf in (log_likelihood, progress.mixtures.offsets, progress.mixtures.whitening):
@@ -260,13 +260,13 @@ def reverse_rows(tree: Any) -> Any:
 
 def _em_step(data: Dataset, progress: FitProgress, widths: Sequence[int]) -> FitProgress:
     """One step of EM for each mixture [m, ...]. The losses belong to the mixtures before it."""
-    old = schedule.pack(progress.mixtures, widths)
+    old = em_schedule.pack(progress.mixtures, widths)
     responsibilities, log_likelihoods = _e_step(data, old, widths)
     loss = -mean_where(data.valid, log_likelihoods)
     # Written so that a loss that is not a number ends the fit too.
     done = ~(jnp.abs(progress.loss - loss) >= data.rules.tolerance)
     new = _m_step(data, Assigned(responsibilities, row_sums(responsibilities)), old)
-    mixtures = schedule.unpack(new, progress.mixtures, widths)
+    mixtures = em_schedule.unpack(new, progress.mixtures, widths)
     return FitProgress(progress.sizes, mixtures, loss, progress.iterations + 1, done, progress.possible)
 
 
@@ -305,7 +305,7 @@ def _m_step(data: Dataset, assigned: Assigned, old: Mixture) -> Mixture:
 def _log_joints(data: Dataset, packed: Mixture, widths: Sequence[int]) -> list[jax.Array]:
     """log [alpha_k N(x_j; mu_k, Sigma_k)] [k, n] for each of the packed mixtures."""
     densities = data.shape.log_gaussians(data.prepared, packed.offsets, packed.whitening)
-    parts = zip(schedule.split(densities, widths), schedule.split(packed.log_weights, widths))
+    parts = zip(em_schedule.split(densities, widths), em_schedule.split(packed.log_weights, widths))
     return [density + log_weights[:, None] for density, log_weights in parts]
 
 
@@ -315,7 +315,7 @@ def _from_labels(data: Dataset, centres: jax.Array, labels: jax.Array, sizes: Se
     Mixture i has `sizes[i]` components; `labels` are [m, n].
     """
     count, dimensions = centres.shape
-    owner, place = schedule.columns(sizes)
+    owner, place = em_schedule.columns(sizes)
     members = (jnp.asarray(place)[:, None] == labels[owner]) & data.valid
     members = members.astype(data.points.dtype)
     counts = row_sums(members)
@@ -325,7 +325,7 @@ def _from_labels(data: Dataset, centres: jax.Array, labels: jax.Array, sizes: Se
     blank = empty(count, dimensions, data.rules.covariance)._replace(log_weights=jnp.full(count, -jnp.inf))
     blanks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(sizes), *leaf.shape)), blank)
     origins = jnp.broadcast_to(data.origin, blanks.origin.shape)
-    return schedule.unpack(Mixture(origins, log_weights, offsets, whitening), blanks, sizes)
+    return em_schedule.unpack(Mixture(origins, log_weights, offsets, whitening), blanks, sizes)
 
 
 def _with_rows(

@@ -6,8 +6,8 @@ the end of the rollout cut short are ignored. A level without a completed episod
 is 0 and `completed` says False, and the buffer then keeps the old score or refuses the new level.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import jax.numpy as jnp
@@ -23,12 +23,14 @@ class Score:
     """A score of levels by how a student fared on them: `compute` gives one number for each level of a play.
 
     `needs` names the optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
-    environment (or a loop) that can tell sets.
+    environment (or a loop) that can tell sets. `papers` are keys of `report/references.bib`, each with what
+    it is cited for.
     """
 
     name: str
     compute: Callable[[Play], Float[Array, " n"]]
     needs: tuple[Literal["entropy", "solved"], ...] = ()
+    papers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def positive_value_loss(play: Play) -> Float[Array, " n"]:
@@ -195,6 +197,10 @@ def uniform(play: Play) -> Float[Array, " n"]:
     return jnp.where(play.rollout.done.any(axis=1), 1.0, 0.0)
 
 
+_MNA = {"mead2025improving": "the score MNA"}
+_LEARNABILITY = {"rutherford2024no": "the score p(1-p)"}
+_GENERALISED = {"monette2025optimisation": "the score: generalised learnability"}
+
 SCORES: dict[str, Score] = {
     score.name: score
     for score in (
@@ -206,11 +212,11 @@ SCORES: dict[str, Score] = {
         Score("maxmc-start", start_max_mc),
         Score("maxmc-start-positive", positive_start_max_mc),
         Score("td", one_step_td),
-        Score("mna", maximised_negative_advantage),
-        Score("mna-sum", summed_negative_advantage),
+        Score("mna", maximised_negative_advantage, papers=_MNA),
+        Score("mna-sum", summed_negative_advantage, papers=_MNA),
         Score("entropy", entropy, needs=("entropy",)),
-        Score("learnability", learnability, needs=("solved",)),
-        Score("generalised-learnability", generalised_learnability),
+        Score("learnability", learnability, needs=("solved",), papers=_LEARNABILITY),
+        Score("generalised-learnability", generalised_learnability, papers=_GENERALISED),
         Score("uniform", uniform),
     )
 }

@@ -1,40 +1,19 @@
-"""Citations for a run: the papers of its method, of its score and of its domain.
+"""Citations for a run: the papers of its method, of its scores and of its domain.
 
-The papers of a method are named in its own file. The entries stand in `references.bib`, beside this file.
+Each of these names its papers itself (`papers`). The entries stand in `references.bib`, beside this file.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from cenie.envs.domains import DOMAINS, find_domain
 from cenie.methods.table import find_method
 from cenie.rundir.run import Run
 
 _FILE = Path(__file__).with_name("references.bib")
 
-SCORES = {
-    "learnability": {"rutherford2024no": "the score p(1-p)"},
-    "generalised-learnability": {"monette2025optimisation": "the score: generalised learnability"},
-    "mna": {"mead2025improving": "the score MNA"},
-    "mna-sum": {"mead2025improving": "the score MNA"},
-}
-_DOMAINS = {
-    "maze": {
-        "chevalierboisvert2023minigrid": "the maze is Minigrid's",
-        "dennis2020emergent": "mazes as a benchmark of environment design",
-    },
-    "walker": {
-        "brockman2016openai": "BipedalWalker",
-        "towers2024gymnasium": "the simulator that ours is checked against",
-        "wang2019poet": "terrains of BipedalWalker by parameters",
-        "parkerholder2022evolving": "the eight parameters and the test levels",
-    },
-    "racing": {
-        "brockman2016openai": "CarRacing",
-        "towers2024gymnasium": "the simulator that ours is checked against",
-        "jiang2021replay": "Bezier tracks and the F1 benchmark",
-    },
-}
 _LIBRARY = {"teoh2024cenie": "the paper that this library implements"}
 _STATISTICS = {"agarwal2021deep": "IQM, optimality gap and intervals of `cenie report`"}
 
@@ -42,20 +21,38 @@ _STATISTICS = {"agarwal2021deep": "IQM, optimality gap and intervals of `cenie r
 def reasons(run: Run) -> dict[str, list[str]]:
     """The keys of the entries to cite, in order, and why."""
     found: dict[str, list[str]] = {}
-    teacher = run.settings.get("teacher")
-    score = teacher.get("score") if isinstance(teacher, dict) else None
-    method = find_method(run.method)
-    of_method = {} if method is None else method.citations
-    of_score = SCORES.get(score, {}) if isinstance(score, str) else {}
-    for part in (of_method, of_score, _DOMAINS.get(run.domain_name, {}), _STATISTICS, _LIBRARY):
-        _add(found, part)
+    for papers in _papers(run):
+        for key, reason in papers.items():
+            if reason not in found.setdefault(key, []):
+                found[key].append(reason)
     return found
 
 
-def _add(found: dict[str, list[str]], part: dict[str, str]) -> None:
-    for key, reason in part.items():
-        if reason not in found.setdefault(key, []):
-            found[key].append(reason)
+def _papers(run: Run) -> Iterator[Mapping[str, str]]:
+    """Keys of entries with a reason each: of the method, of what it ranks by, of the domain, and always."""
+    from cenie.replay.scores import SCORES  # loads JAX
+
+    method = find_method(run.method)
+    if method is not None:
+        yield method.citations
+    for name in _scores(run.settings.get("teacher")):
+        if name in SCORES:
+            yield SCORES[name].papers
+    if run.domain_name in DOMAINS:
+        yield find_domain(run.domain_name).papers
+    yield _STATISTICS
+    yield _LIBRARY
+
+
+def _scores(teacher: Any) -> Iterator[str]:
+    """The names of the scores in the settings of a teacher, as they stand in a file."""
+    settings = teacher if isinstance(teacher, dict) else {}
+    several, one = settings.get("scores"), settings.get("score")
+    for text in several if isinstance(several, list) else ():
+        if isinstance(text, str):
+            yield text.partition(":")[0]
+    if not several and isinstance(one, str):
+        yield one
 
 
 @functools.cache

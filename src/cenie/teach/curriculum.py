@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from cenie.records import Level
+from cenie.records import Level, Rollout
 from cenie.replay.buffer import BufferState
 from cenie.replay.columns import NOVELTY, REGRET, name_problem, weight_problem
 from cenie.replay.config import Alpha, Constant, ReplayConfig
@@ -58,6 +58,10 @@ class Correction(Protocol):
 
     def score(self, state: PyTree[Any], play: Play, mesh: Mesh | None) -> Float[Array, " n"]:
         """The addition to the score of each level of a batch, before the model learns from it."""
+        ...
+
+    def errors(self, state: PyTree[Any], rollout: Rollout) -> Float[Array, "n t"]:
+        """The error of the model at each step, by whose gradient it learns."""
         ...
 
     def learn(

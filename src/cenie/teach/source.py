@@ -7,8 +7,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from cenie.envs.base import Environment
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
+from cenie.student.config import StudentConfig
+from cenie.student.networks import Network
 from cenie.student.ppo import StudentState
 
 SourceState = PyTree[Any]
@@ -59,6 +62,15 @@ class PopulationSource(Source, Protocol):
 
     def evaluated(self, state: SourceState) -> StudentState:
         """The student that stands for the population."""
+        ...
+
+
+@runtime_checkable
+class LearningSource(Source, Protocol):
+    """A source that makes levels by playing an environment, and learns from that as a student does."""
+
+    def learner(self, state: SourceState, count: int) -> tuple[Environment, StudentConfig, Network]:
+        """The maker of `count` levels: its environment, its settings as a student's, and its network."""
         ...
 
 

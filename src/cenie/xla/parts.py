@@ -33,7 +33,7 @@ from cenie.teach.measure import apart
 from cenie.teach.recording import PointSample, Record, merged
 from cenie.xla import devices
 from cenie.xla.cache import give_back_memory
-from cenie.xla.flags import is_known
+from cenie.xla.flags import NEWER_KERNELS, is_known
 from cenie.xla.traces import (
     FlatFunction,
     Program,
@@ -47,19 +47,14 @@ from cenie.xla.traces import (
     write,
 )
 
-_NEWER_KERNELS = "xla_cpu_use_fusion_emitters"
-"""XLA's newer way to write kernels. It takes half as long again and twice the memory to compile. Learning is
-faster with it by a tenth in mazes and by a third for walkers; telling the teacher is not. For playing it
-depends on the domain, which sets the flag for the whole process (`Domain.xla_flags`)."""
-
 _WITHOUT_TREES = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 """XLA makes three kernels of every longer sum, for its last digits. A buffer has many sums, over at most its
 number of slots; they are a sixth of all kernels to compile. Learning may sum over much more."""
 
 PARTS = {
     "ask_and_play": _WITHOUT_TREES,
-    "learn_all": {_NEWER_KERNELS: True},
-    "tell_all": {_NEWER_KERNELS: False} | _WITHOUT_TREES,
+    "learn_all": {NEWER_KERNELS: True},
+    "tell_all": {NEWER_KERNELS: False} | _WITHOUT_TREES,
 }
 """The parts of a cycle, in their order, and how each is compiled for CPUs."""
 
@@ -224,7 +219,7 @@ class CompiledCycles:
         ]
 
     def _finished(self, part: "_Part") -> Program:
-        on_cpu = jax.default_backend() == "cpu" and is_known(_NEWER_KERNELS)
+        on_cpu = jax.default_backend() == "cpu" and is_known(NEWER_KERNELS)
         options = PARTS[part.name] if on_cpu else {}
         return Program(part.results, part.lowered.compile(options | (self._options or {})))
 

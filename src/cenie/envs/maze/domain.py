@@ -22,6 +22,10 @@ def maze_domain(config: MazeConfig) -> Domain:
     return Domain(
         name="maze",
         summary=DOMAINS["maze"],
+        papers={
+            "chevalierboisvert2023minigrid": "the maze is Minigrid's",
+            "dennis2020emergent": "mazes as a benchmark of environment design",
+        },
         environment=Maze(config),
         generators={name: partial(generate, config, name) for name in GENERATORS},
         roles={"random": "uniform60", "simple": "empty"},

@@ -21,6 +21,11 @@ def racing_domain(config: RacingConfig) -> Domain:
     return Domain(
         name="racing",
         summary=DOMAINS["racing"],
+        papers={
+            "brockman2016openai": "CarRacing",
+            "towers2024gymnasium": "the simulator that ours is checked against",
+            "jiang2021replay": "Bezier tracks and the F1 benchmark",
+        },
         environment=Racing(config),
         generators=GENERATORS,
         roles={"random": "grid", "simple": "round"},

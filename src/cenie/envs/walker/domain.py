@@ -22,6 +22,12 @@ def walker_domain(config: WalkerConfig) -> Domain:
     return Domain(
         name="walker",
         summary=DOMAINS["walker"],
+        papers={
+            "brockman2016openai": "BipedalWalker",
+            "towers2024gymnasium": "the simulator that ours is checked against",
+            "wang2019poet": "terrains of BipedalWalker by parameters",
+            "parkerholder2022evolving": "the eight parameters and the test levels",
+        },
         environment=Walker(config),
         generators={name: partial(generate, config, name) for name in RANGES},
         roles={"random": "full", "simple": "easy"},
