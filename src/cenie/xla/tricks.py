@@ -52,19 +52,21 @@ def computed_once_in_batches(array: Array, flags: Bool[Array, "..."]) -> Array:
     return once(array, flags)
 
 
-def unknown_ones(numbers: Float[Array, "*a"]) -> Float[Array, "*a"]:
-    """Ones of this shape that the compiler does not know to be ones, for `looks_costly`."""
-    return jnp.where(jnp.abs(numbers) < 1e30, 1.0, 0.5)
-
-
-def looks_costly(array: Array, ones: Array) -> Array:
-    """The same array, divided by `unknown_ones`.
+def looks_costly(array: Float[Array, "*a"]) -> Float[Array, "*a"]:
+    """The same array, divided by ones that the compiler does not know to be ones.
 
     XLA computes what several kernels read again in each of them, unless it thinks that it is expensive, as
-    divisions are. Of a long chain of small steps hundreds of copies would be made. The ones must have the
-    shape of the array, because XLA multiplies by the inverse of what it has to broadcast.
+    divisions are. Of a long chain of small steps hundreds of copies would be made.
     """
-    return array / ones
+    return array / unknown_ones(array)
+
+
+def unknown_ones(like: Float[Array, "*a"]) -> Float[Array, "*a"]:
+    """Ones of this shape, which a compiler cannot see. (It multiplies by the inverse of what it knows.)
+
+    Where a number is not finite they are halves: twice infinity is infinity, and so `looks_costly` keeps all.
+    """
+    return jnp.where(jnp.abs(like) < jnp.inf, 1.0, 0.5)
 
 
 def after_this(counts: Array, tree: Tree) -> Tree:

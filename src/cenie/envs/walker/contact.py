@@ -86,6 +86,27 @@ def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Arr
     return Ground(x, y, boxes, first_box, jnp.concatenate((edges, rectangles)))
 
 
+def seen_from(
+    ground: Ground, number: Int[Array, " n"], x: Array, y: Array, *, left: Array, edges: int, boxes: int
+) -> tuple[Pair, tuple[Array, Array, Array, Array]]:
+    """Points of the ground and sides of boxes from `left` on, in the environments of the given numbers.
+
+    Both are relative to (x, y), with their number in front; points are one more than edges, and the sides of
+    a box are left, bottom, right and top.
+    """
+    cell = jnp.clip(jnp.floor(left / STEP).astype(jnp.int32), 0, POINTS - 1 - edges)
+    points = cell + jnp.arange(edges + 1)[:, None]
+    px = ground.x.at[number, points].get(mode="promise_in_bounds") - x
+    py = ground.y.at[number, points].get(mode="promise_in_bounds") - y
+    first = ground.first_box.at[number, cell].get(mode="promise_in_bounds")
+    index = jnp.minimum(first + jnp.arange(boxes)[:, None], ground.boxes.shape[1] - 1)
+    west, bottom, east, top = (
+        ground.boxes.at[number, index, side].get(mode="promise_in_bounds") - (x if side % 2 == 0 else y)
+        for side in range(4)
+    )
+    return (px, py), (west, bottom, east, top)
+
+
 def near(
     ground: Ground, lane: Int[Array, "*lanes"], centre: Pair, *, left: Array, edges: int = EDGES
 ) -> Things:
@@ -168,70 +189,137 @@ def _clip(first: _Point, second: _Point, d1: Array, d2: Array, corner: Array) ->
     return both | crosses, _pick(keeps, first, second), _pick(both, second, cut)
 
 
-def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Array) -> Manifold:
-    """Contact points of legs with one thing each, which is seen from the centre of the leg."""
-    w, h = half_width, HALF_HEIGHT
-    is_box = thing.is_box
-    px, py = cos * thing.x + sin * thing.y, cos * thing.y - sin * thing.x
+class _Seen(NamedTuple):
+    """Things in the frames of legs: the centre, both axes, and the extents along these."""
+
+    x: Array
+    y: Array
+    u: Pair
+    v: Pair
+    a: Array
+    b: Array
+    is_box: Array
+
+
+class _Side(NamedTuple):
+    """The side of a rectangle that is farthest from the other one, in the frame of the leg."""
+
+    separation: Array
+    normal: Pair
+    plane: Array
+    middle: Array
+    """Where the middle of the side is along it."""
+    extent: Array
+    number: Array
+
+
+class _Segment(NamedTuple):
+    """The side of the other rectangle that faces it, and the number of its first corner."""
+
+    start: Pair
+    end: Pair
+    number: Array
+
+
+def _seen_from_leg(thing: Things, cos: Array, sin: Array) -> _Seen:
+    x, y = cos * thing.x + sin * thing.y, cos * thing.y - sin * thing.x
     ux, uy = cos * thing.axis_x + sin * thing.axis_y, cos * thing.axis_y - sin * thing.axis_x
-    vx, vy = -uy, ux
-    a, b = thing.half, thing.thickness
-    # The best side of the thing: edges have two, boxes four.
-    u, v = -(px * ux + py * uy), -(px * vx + py * vy)
-    along = jnp.abs(u) - a - (jnp.abs(ux) * w + jnp.abs(uy) * h)
-    across = jnp.abs(v) - b - (jnp.abs(vx) * w + jnp.abs(vy) * h)
-    upright = is_box & (along > across)
-    from_thing = jnp.where(upright, along, across)
+    return _Seen(x, y, (ux, uy), (-uy, ux), thing.half, thing.thickness, thing.is_box)
+
+
+def _best_side_of_thing(seen: _Seen, w: Array, h: float) -> _Side:
+    """Edges have two sides, boxes four."""
+    (ux, uy), (vx, vy) = seen.u, seen.v
+    u, v = -(seen.x * ux + seen.y * uy), -(seen.x * vx + seen.y * vy)
+    along = jnp.abs(u) - seen.a - (jnp.abs(ux) * w + jnp.abs(uy) * h)
+    across = jnp.abs(v) - seen.b - (jnp.abs(vx) * w + jnp.abs(vy) * h)
+    upright = seen.is_box & (along > across)
     sign = jnp.where(jnp.where(upright, u, v) >= 0, 1.0, -1.0)
     nx, ny = sign * jnp.where(upright, ux, vx), sign * jnp.where(upright, uy, vy)
-    plane = nx * px + ny * py + jnp.where(upright, a, b)
-    extent = jnp.where(upright, b, a)
-    thing_side = jnp.where(upright, jnp.where(sign > 0, 0, 2), jnp.where(sign > 0, 1, 3))
-    # The best side of the leg.
-    ox, oy = a * jnp.abs(ux) + b * jnp.abs(vx), a * jnp.abs(uy) + b * jnp.abs(vy)
-    of_width, of_height = jnp.abs(px) - ox - w, jnp.abs(py) - oy - h
-    flat = of_height >= of_width
-    from_leg = jnp.maximum(of_width, of_height)
-    low, left = py < 0, px < 0
-    mx = jnp.where(flat, 0.0, jnp.where(left, -1.0, 1.0))
-    my = jnp.where(flat, jnp.where(low, -1.0, 1.0), 0.0)
-    leg_side = jnp.where(flat, jnp.where(low, 0, 2), jnp.where(left, 3, 1))
-    on_leg = from_leg > 0.98 * from_thing + 0.001
-    # The side of the leg that faces a thing's, counter-clockwise.
-    faces_flat = jnp.abs(ny) >= jnp.abs(nx)
-    below, right = ny >= 0, nx <= 0
-    facing = jnp.where(faces_flat, jnp.where(below, 0, 2), jnp.where(right, 1, 3))
+    return _Side(
+        jnp.where(upright, along, across),
+        (nx, ny),
+        nx * seen.x + ny * seen.y + jnp.where(upright, seen.a, seen.b),
+        ny * seen.x - nx * seen.y,
+        jnp.where(upright, seen.b, seen.a),
+        jnp.where(upright, jnp.where(sign > 0, 0, 2), jnp.where(sign > 0, 1, 3)),
+    )
+
+
+def _best_side_of_leg(seen: _Seen, w: Array, h: float) -> _Side:
+    (ux, uy), (vx, vy) = seen.u, seen.v
+    ox, oy = seen.a * jnp.abs(ux) + seen.b * jnp.abs(vx), seen.a * jnp.abs(uy) + seen.b * jnp.abs(vy)
+    of_width, of_height = jnp.abs(seen.x) - ox - w, jnp.abs(seen.y) - oy - h
+    flat, low, left = of_height >= of_width, seen.y < 0, seen.x < 0
+    nx = jnp.where(flat, 0.0, jnp.where(left, -1.0, 1.0))
+    ny = jnp.where(flat, jnp.where(low, -1.0, 1.0), 0.0)
+    return _Side(
+        jnp.maximum(of_width, of_height),
+        (nx, ny),
+        jnp.where(flat, h, w),
+        jnp.zeros_like(nx),
+        jnp.where(flat, w, h),
+        jnp.where(flat, jnp.where(low, 0, 2), jnp.where(left, 3, 1)),
+    )
+
+
+def _leg_facing(normal: Pair, w: Array, h: float) -> _Segment:
+    """The side of the leg that faces a thing's of this normal, counter-clockwise."""
+    nx, ny = normal
+    flat, below, right = jnp.abs(ny) >= jnp.abs(nx), ny >= 0, nx <= 0
     corner_x, corner_y = jnp.where(right, w, -w), jnp.where(below, -h, h)
-    leg_start = (
-        jnp.where(faces_flat, jnp.where(below, -w, w), corner_x),
-        jnp.where(faces_flat, corner_y, jnp.where(right, -h, h)),
+    return _Segment(
+        (
+            jnp.where(flat, jnp.where(below, -w, w), corner_x),
+            jnp.where(flat, corner_y, jnp.where(right, -h, h)),
+        ),
+        (
+            jnp.where(flat, jnp.where(below, w, -w), corner_x),
+            jnp.where(flat, corner_y, jnp.where(right, h, -h)),
+        ),
+        jnp.where(flat, jnp.where(below, 0, 2), jnp.where(right, 1, 3)),
     )
-    leg_end = (
-        jnp.where(faces_flat, jnp.where(below, w, -w), corner_x),
-        jnp.where(faces_flat, corner_y, jnp.where(right, h, -h)),
-    )
-    # The side of the thing that faces a leg's: an edge is one from its first point to its second.
-    du, dv = mx * ux + my * uy, mx * vx + my * vy
+
+
+def _thing_facing(seen: _Seen, normal: Pair) -> _Segment:
+    """The side of the thing that faces a leg's of this normal: an edge is one, from its first point on."""
+    (ux, uy), (vx, vy), (nx, ny), is_box = seen.u, seen.v, normal, seen.is_box
+    du, dv = nx * ux + ny * uy, nx * vx + ny * vy
     end_on = is_box & (jnp.abs(du) > jnp.abs(dv))
     su, sv = jnp.where(du > 0, -1.0, 1.0), jnp.where(dv > 0, -1.0, 1.0)
-    middle_x = px + jnp.where(end_on, su * a * ux, sv * b * vx)
-    middle_y = py + jnp.where(end_on, su * a * uy, sv * b * vy)
-    run = jnp.where(is_box, -sv, 1.0) * a
-    run_x, run_y = jnp.where(end_on, su * b * vx, run * ux), jnp.where(end_on, su * b * vy, run * uy)
-    thing_facing = jnp.where(end_on, jnp.where(su > 0, 0, 2), jnp.where(sv > 0, 1, 3))
+    x = seen.x + jnp.where(end_on, su * seen.a * ux, sv * seen.b * vx)
+    y = seen.y + jnp.where(end_on, su * seen.a * uy, sv * seen.b * vy)
+    run = jnp.where(is_box, -sv, 1.0) * seen.a
+    run_x, run_y = (
+        jnp.where(end_on, su * seen.b * vx, run * ux),
+        jnp.where(end_on, su * seen.b * vy, run * uy),
+    )
+    number = jnp.where(end_on, jnp.where(su > 0, 0, 2), jnp.where(sv > 0, 1, 3))
+    return _Segment((x - run_x, y - run_y), (x + run_x, y + run_y), jnp.where(is_box, number, 0))
 
-    margin = jnp.where(is_box, SKIN, 0.0)
-    middle = jnp.where(on_leg, 0.0, ny * px - nx * py)
-    nx, ny = _choose(on_leg, (mx, my), (nx, ny))
-    plane = jnp.where(on_leg, jnp.where(flat, h, w), plane)
-    extent = jnp.where(on_leg, jnp.where(flat, w, h), extent) + margin
-    face = jnp.where(on_leg, leg_side, thing_side)
-    incident = jnp.where(on_leg, jnp.where(is_box, thing_facing, 0), facing)
-    next_incident = jnp.where(on_leg & ~is_box, 0, (incident + 1) % 4)
-    zero = jnp.zeros_like(face)
-    start = _choose(on_leg, (middle_x - run_x, middle_y - run_y), leg_start)
-    end = _choose(on_leg, (middle_x + run_x, middle_y + run_y), leg_end)
-    first, second = _Point(*start, zero, face, incident), _Point(*end, zero, face, next_incident)
+
+def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Array) -> Manifold:
+    """Contact points of legs with one thing each, which is seen from the centre of the leg.
+
+    As in Box2D: of the best sides of both rectangles the one that is farther from the other is kept, and the
+    side that faces it is cut to its width. Of what is left, the points that are near enough count.
+    """
+    w, h = half_width, HALF_HEIGHT
+    seen = _seen_from_leg(thing, cos, sin)
+    from_thing, from_leg = _best_side_of_thing(seen, w, h), _best_side_of_leg(seen, w, h)
+    on_leg = from_leg.separation > 0.98 * from_thing.separation + 0.001
+    plane, middle, extent, face = (
+        jnp.where(on_leg, a, b) for a, b in zip(from_leg[2:], from_thing[2:], strict=True)
+    )
+    nx, ny = _choose(on_leg, from_leg.normal, from_thing.normal)
+    extent = extent + jnp.where(thing.is_box, SKIN, 0.0)
+
+    of_thing, of_leg = _thing_facing(seen, from_leg.normal), _leg_facing(from_thing.normal, w, h)
+    corner = jnp.where(on_leg, of_thing.number, of_leg.number)
+    next_corner = jnp.where(on_leg & ~thing.is_box, 0, (corner + 1) % 4)
+    uncut = jnp.zeros_like(face)
+    first = _Point(*_choose(on_leg, of_thing.start, of_leg.start), uncut, face, corner)
+    second = _Point(*_choose(on_leg, of_thing.end, of_leg.end), uncut, face, next_corner)
 
     def aside(point: _Point) -> Array:
         return ny * point.x - nx * point.y - middle
@@ -240,7 +328,7 @@ def touch(thing: Things, exists: Array, cos: Array, sin: Array, half_width: Arra
     valid_2, first, second = _clip(
         first, second, -aside(first) - extent, -aside(second) - extent, (face + 1) % 4
     )
-    valid = exists & (from_thing <= SKIN) & (from_leg <= SKIN) & valid_1 & valid_2
+    valid = exists & (from_thing.separation <= SKIN) & (from_leg.separation <= SKIN) & valid_1 & valid_2
     keeps_1 = valid & (nx * first.x + ny * first.y - plane <= SKIN)
     keeps_2 = valid & (nx * second.x + ny * second.y - plane <= SKIN)
     first = _pick(keeps_1, first, second)

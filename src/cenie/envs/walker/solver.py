@@ -159,17 +159,17 @@ def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
     return cos * c - sin * s, sin * c + cos * s
 
 
-def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array) -> tuple[Impulses, Triple]:
+def solve_contact(contact: Contact, old: Impulses, velocity: Triple) -> tuple[Impulses, Triple]:
     """One contact of each lane: friction at both points, then both normal impulses as a block."""
     vx, vy, w = velocity
     tx, ty = contact.tangent
     sliding = tx * vx + ty * vy
     most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
     f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
-    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1))
     d1 = f1 - old.slip_1
     f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
-    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2))
     d2 = f2 - old.slip_2
     k11, k22, k12 = contact.resistance
     m11, m22, m12 = contact.masses
@@ -182,8 +182,8 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array)
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    n1 = looks_costly(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
-    n2 = looks_costly(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    n1 = looks_costly(jnp.where(both, x1, jnp.where(first, only1, 0.0)))
+    n2 = looks_costly(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)))
     change = pushed(contact, Impulses(n1 - old.normal_1, n2 - old.normal_2, d1, d2))
     return Impulses(n1, n2, f1, f2), (vx + change[0], vy + change[1], w + change[2])
 
@@ -236,9 +236,7 @@ def side_of(angle: Float[Array, "5 n"], joint: int) -> Float[Array, " n"]:
     return (bent <= LOWER_LIMITS[joint]).astype(angle.dtype) - (bent >= UPPER_LIMITS[joint])
 
 
-def _joints_of(
-    angle: Float[Array, "5 n"], cos: Array, sin: Array, speed: Array, most: Array, one: Array
-) -> list[Joint]:
+def _joints_of(angle: Float[Array, "5 n"], cos: Array, sin: Array, speed: Array, most: Array) -> list[Joint]:
     joints = []
     for j, (a, b) in enumerate(JOINT_BODIES):
         side = side_of(angle, j)
@@ -258,7 +256,7 @@ def _joints_of(
                 side,
                 speed[j],
                 most[j] * k33,
-                k33 * one,
+                k33 * unknown_ones(cos[a]),
                 (k13, k23),
                 (h1, h2),
                 k33 - h1 * k13 - h2 * k23,
@@ -313,9 +311,8 @@ class Solution(NamedTuple):
 def solve(problem: VelocityProblem) -> Solution:
     """A step without continuous collision."""
     pose = problem.pose
-    one = unknown_ones(pose[2, 0])
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
-    joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most, one)
+    joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most)
     listed = list_close(problem.things, problem.close, cos[1:], sin[1:])
     used = listed.number.max()
     manifolds, contacts, first = _contacts_of(listed, problem.memory, used)
@@ -329,9 +326,7 @@ def solve(problem: VelocityProblem) -> Solution:
         bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
     bodies[1:] = _pushed_legs(bodies[1:], listed.leg, contacts, first, used)
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    bodies, turning, last = _velocity_sweeps(
-        (bodies, turning, first), joints, listed.leg, contacts, one, used
-    )
+    bodies, turning, last = _velocity_sweeps((bodies, turning, first), joints, listed.leg, contacts, used)
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [_parts(jnp.subtract, bodies[leg + 1], _row(problem.velocity, leg + 1)) for leg in range(4)]
@@ -431,16 +426,15 @@ def _velocity_sweeps(
     joints: list[Joint],
     leg: Array,
     contacts: Contact,
-    one: Array,
     used: Array,
 ) -> tuple[list[Triple], list[Pair], Impulses]:
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
 
     def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
         contact, old, mine = of_this
-        velocity = [looks_costly(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
-        new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
-        velocity = _parts(lambda each: looks_costly(each, one), velocity)
+        velocity = [looks_costly(of_leg(mine, [each[axis] for each in legs])) for axis in range(3)]
+        new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]))
+        velocity = _parts(lambda each: looks_costly(each), velocity)
         return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
 
     def sweep(touch_all, _, carry):
@@ -504,9 +498,9 @@ class Placed(NamedTuple):
     sin: Array
 
 
-def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
+def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array) -> Placed:
     cos, sin = turned_by(body.cos, body.sin, turn)
-    return Placed(body.x + x, body.y + y, body.angle + turn, looks_costly(cos, one), looks_costly(sin, one))
+    return Placed(body.x + x, body.y + y, body.angle + turn, looks_costly(cos), looks_costly(sin))
 
 
 def correct_contact(
@@ -516,7 +510,6 @@ def correct_contact(
     *,
     mass: Array | float,
     inertia: Array | float,
-    one: Array,
 ) -> tuple[Placed, Array]:
     """Push legs out of the ground at both points of a contact, one after the other.
 
@@ -541,11 +534,11 @@ def correct_contact(
         error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
         across = arm_x * push_y - arm_y * push_x
         impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
-        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one)
+        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse)
     return leg, deepest
 
 
-def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) -> tuple[Placed, Placed, Array]:
+def _correct_joint(index: int, side: Array, a: Placed, b: Placed) -> tuple[Placed, Placed, Array]:
     body_a, body_b = JOINT_BODIES[index]
     ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
     ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
@@ -555,7 +548,7 @@ def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) ->
     low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
     high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
     turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
-    a, b = _moved(a, 0.0, 0.0, -ia * turn, one), _moved(b, 0.0, 0.0, ib * turn, one)
+    a, b = _moved(a, 0.0, 0.0, -ia * turn), _moved(b, 0.0, 0.0, ib * turn)
     ax, ay = _turned(ANCHORS_A[index], a.cos, a.sin)
     bx, by = _turned(ANCHORS_B[index], b.cos, b.sin)
     cx, cy = b.x + bx - a.x - ax, b.y + by - a.y - ay
@@ -565,8 +558,8 @@ def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) ->
     det = k11 * k22 - k12 * k12
     px, py = (k12 * cy - k22 * cx) / det, (k12 * cx - k11 * cy) / det
     fits = (cx * cx + cy * cy <= SLOP * SLOP) & (error <= ANGULAR_SLOP)
-    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px), one)
-    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px), one)
+    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px))
+    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px))
     return a, b, fits
 
 
@@ -605,12 +598,11 @@ def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float
 
 def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing, Array]:
     """Some sweeps for lanes that need them, and who needs more."""
-    one = unknown_ones(work.centres[0][0])
     used = jnp.where(unfinished, work.number, 0).max()
 
     def advance(carry):
         placing, unfinished, number = carry
-        corrected, fits = _position_sweep(placing.bodies, work, one, used)
+        corrected, fits = _position_sweep(placing.bodies, work, used)
         bodies = jax.tree.map(lambda old, new: jnp.where(unfinished, new, old), placing.bodies, corrected)
         sweeps = placing.sweeps + unfinished
         return _Placing(bodies, sweeps), unfinished & ~fits & (sweeps < POSITION_SWEEPS), number + 1
@@ -619,13 +611,13 @@ def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing,
     return lax.while_loop(lambda carry: (carry[2] < _SWEEPS_AT_ONCE) & carry[1].any(), advance, carry)[:2]
 
 
-def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) -> tuple[list[Placed], Array]:
+def _position_sweep(bodies: list[Placed], work: _Work, used: Array) -> tuple[list[Placed], Array]:
     def push(place: Array, carry):
         legs, deepest = carry
         manifold, leg = entry(work.pushes, place)
         _, mass, inertia = _of_kind(leg)
-        placed = Placed(*(looks_costly(of_leg(leg, values), one) for values in zip(*legs)))
-        placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia, one=one)
+        placed = Placed(*(looks_costly(of_leg(leg, values)) for values in zip(*legs)))
+        placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia)
         legs = [
             Placed(*(jnp.where(leg == k, new, old) for new, old in zip(placed, body)))
             for k, body in enumerate(legs)
@@ -633,12 +625,12 @@ def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) 
         return legs, jnp.minimum(deepest, deep)
 
     legs = [body._replace(x=body.x - x, y=body.y - y) for body, (x, y) in zip(bodies[1:], work.centres)]
-    legs, deepest = lax.fori_loop(0, used, push, (legs, 0 * one))
+    legs, deepest = lax.fori_loop(0, used, push, (legs, constant_in(legs[0].x, 0.0)))
     legs = [body._replace(x=body.x + x, y=body.y + y) for body, (x, y) in zip(legs, work.centres)]
     bodies = [bodies[0], *legs]
     fits = deepest >= -3 * SLOP
     for j in SWEEP_ORDER:
         a, b = JOINT_BODIES[j]
-        bodies[a], bodies[b], fits_j = _correct_joint(j, work.sides[j], bodies[a], bodies[b], one)
+        bodies[a], bodies[b], fits_j = _correct_joint(j, work.sides[j], bodies[a], bodies[b])
         fits = fits & fits_j
     return bodies, fits
