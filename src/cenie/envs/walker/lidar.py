@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cenie.envs.walker.contact import Ground, seen_from
-from cenie.envs.walker.lanes import folded
+from cenie.envs.walker.physics.ground import Ground, seen_from
+from cenie.envs.walker.physics.lanes import folded
 
 RAYS = 10
 RANGE = 160 / 30

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from cenie.envs.walker.body import HALF_HEIGHT, HALF_WIDTHS, HULL
 from cenie.envs.walker.dynamics import WalkerState, body_poses
 from cenie.envs.walker.level import WalkerLevel
+from cenie.envs.walker.physics.body import HALF_HEIGHT, HALF_WIDTHS, HULL
 from cenie.envs.walker.terrain import BASE, FINISH, POINTS, STEP, Terrain, terrain_of
 
 Colour = tuple[int, int, int]

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.walker.body import (
+from cenie.envs.walker.physics.body import (
     ANCHORS_A,
     ANCHORS_B,
     HALF_WIDTHS,
@@ -24,18 +24,18 @@ from cenie.envs.walker.body import (
     REFERENCE_ANGLES,
     UPPER_LIMITS,
 )
-from cenie.envs.walker.contact import (
-    SKIN,
-    SLOTS,
-    Manifold,
-    Memory,
-    Things,
-    impact,
-    remembered,
-    touch,
+from cenie.envs.walker.physics.contact import SLOTS, Manifold, Memory, impact, remembered, touch
+from cenie.envs.walker.physics.contact_list import (
+    Listed,
+    by_length,
+    entry,
+    list_close,
+    make_list,
+    of_leg,
+    put,
 )
-from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
-from cenie.envs.walker.lanes import constant_in, until_done
+from cenie.envs.walker.physics.ground import SKIN, Pair, Things
+from cenie.envs.walker.physics.lanes import constant_in, until_done
 from cenie.xla.tricks import computed_once, looks_costly, unknown_ones
 
 TIME_STEP = 1 / 50
@@ -56,7 +56,6 @@ _OPEN = 1e9
 INVERSE_MASSES = tuple(float(np.float32(1 / m)) for m in MASSES)
 INVERSE_INERTIAS = tuple(float(np.float32(1 / i)) for i in INERTIAS)
 
-Pair = tuple[Array, Array]
 Triple = tuple[Array, Array, Array]
 
 

@@ -12,23 +12,21 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.walker.body import HALF_HEIGHT
-from cenie.envs.walker.contact import (
-    SKIN,
+from cenie.envs.walker.physics.body import HALF_HEIGHT
+from cenie.envs.walker.physics.contact import (
     SLOTS,
     Manifold,
     Memory,
-    Things,
-    apart,
     in_slot,
     remembered,
     slots_of,
     touch,
     touched_bits,
 )
-from cenie.envs.walker.contact_list import entry
-from cenie.envs.walker.lanes import constant_in
-from cenie.envs.walker.solver import (
+from cenie.envs.walker.physics.contact_list import entry
+from cenie.envs.walker.physics.ground import SKIN, Things, apart
+from cenie.envs.walker.physics.lanes import constant_in
+from cenie.envs.walker.physics.solver import (
     SLOP,
     Contact,
     Impulses,

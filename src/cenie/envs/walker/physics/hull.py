@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from cenie.envs.walker.body import HULL, HULL_CENTRE
-from cenie.envs.walker.contact import Ground, seen_from
-from cenie.envs.walker.lanes import folded
+from cenie.envs.walker.physics.body import HULL, HULL_CENTRE
+from cenie.envs.walker.physics.ground import Ground, seen_from
+from cenie.envs.walker.physics.lanes import folded
 
 _CORNERS = (HULL - HULL_CENTRE)[::-1].astype(np.float32)
 _SIDES = np.roll(_CORNERS, -1, axis=0) - _CORNERS

@@ -1,0 +1,1 @@
+"""Box2D's physics of a walker: five bodies on four joints, and the ground below them."""
