@@ -52,21 +52,21 @@ def computed_once_in_batches(array: Array, flags: Bool[Array, "..."]) -> Array:
     return once(array, flags)
 
 
-def looks_costly(array: Float[Array, "*a"]) -> Float[Array, "*a"]:
-    """The same array, divided by ones that the compiler does not know to be ones.
+def looks_costly(tree: Tree, numbers: Float[Array, "*a"]) -> Tree:
+    """The same arrays, divided by ones that the compiler does not know to be ones.
 
     XLA computes what several kernels read again in each of them, unless it thinks that it is expensive, as
-    divisions are. Of a long chain of small steps hundreds of copies would be made.
+    divisions are. Of a long chain of small steps hundreds of copies would be made. `numbers` are any that are
+    finite. They have the shape of the arrays, because XLA multiplies by the inverse of what it has to
+    broadcast; pass something that is there long before the arrays, or these wait for it.
     """
-    return array / unknown_ones(array)
+    ones = unknown_ones(numbers)
+    return jax.tree.map(lambda array: array / ones, tree)
 
 
-def unknown_ones(like: Float[Array, "*a"]) -> Float[Array, "*a"]:
-    """Ones of this shape, which a compiler cannot see. (It multiplies by the inverse of what it knows.)
-
-    Where a number is not finite they are halves: twice infinity is infinity, and so `looks_costly` keeps all.
-    """
-    return jnp.where(jnp.abs(like) < jnp.inf, 1.0, 0.5)
+def unknown_ones(numbers: Float[Array, "*a"]) -> Float[Array, "*a"]:
+    """Ones of this shape that the compiler does not know to be ones. The numbers must be finite."""
+    return jnp.where(jnp.abs(numbers) < jnp.inf, 1.0, 0.5)
 
 
 def after_this(counts: Array, tree: Tree) -> Tree:

@@ -165,10 +165,10 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple) -> tuple[Im
     sliding = tx * vx + ty * vy
     most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
     f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
-    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1))
+    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1), contact.mass)
     d1 = f1 - old.slip_1
     f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
-    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2))
+    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2), contact.mass)
     d2 = f2 - old.slip_2
     k11, k22, k12 = contact.resistance
     m11, m22, m12 = contact.masses
@@ -181,8 +181,9 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple) -> tuple[Im
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    n1 = looks_costly(jnp.where(both, x1, jnp.where(first, only1, 0.0)))
-    n2 = looks_costly(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)))
+    n1 = jnp.where(both, x1, jnp.where(first, only1, 0.0))
+    n2 = jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0))
+    n1, n2 = looks_costly((n1, n2), contact.mass)
     change = pushed(contact, Impulses(n1 - old.normal_1, n2 - old.normal_2, d1, d2))
     return Impulses(n1, n2, f1, f2), (vx + change[0], vy + change[1], w + change[2])
 
@@ -431,9 +432,9 @@ def _velocity_sweeps(
 
     def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
         contact, old, mine = of_this
-        velocity = [looks_costly(of_leg(mine, [each[axis] for each in legs])) for axis in range(3)]
-        new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]))
-        velocity = _parts(lambda each: looks_costly(each), velocity)
+        velocity = looks_costly(_parts(lambda *each: of_leg(mine, each), *legs), contact.mass)
+        new, velocity = solve_contact(contact, old, velocity)
+        velocity = looks_costly(velocity, contact.mass)
         return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
 
     def sweep(touch_all, _, carry):
@@ -498,8 +499,8 @@ class Placed(NamedTuple):
 
 
 def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array) -> Placed:
-    cos, sin = turned_by(body.cos, body.sin, turn)
-    return Placed(body.x + x, body.y + y, body.angle + turn, looks_costly(cos), looks_costly(sin))
+    cos, sin = looks_costly(turned_by(body.cos, body.sin, turn), body.angle)
+    return Placed(body.x + x, body.y + y, body.angle + turn, cos, sin)
 
 
 def correct_contact(
@@ -615,7 +616,8 @@ def _position_sweep(bodies: list[Placed], work: _Work, used: Array) -> tuple[lis
         legs, deepest = carry
         manifold, leg = entry(work.pushes, place)
         _, mass, inertia = _of_kind(leg)
-        placed = Placed(*(looks_costly(of_leg(leg, values)) for values in zip(*legs)))
+        placed = Placed(*(of_leg(leg, values) for values in zip(*legs)))
+        placed = looks_costly(placed, manifold.plane)
         placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia)
         legs = [
             Placed(*(jnp.where(leg == k, new, old) for new, old in zip(placed, body)))

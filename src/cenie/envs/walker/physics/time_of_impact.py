@@ -92,7 +92,7 @@ _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 def _closest(sweep: _Path, half_width: Array, things: Things, t: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
-    x, y, cos, sin = (looks_costly(each) for each in _pose(sweep, t))
+    x, y, cos, sin = looks_costly(_pose(sweep, t), things.x)
     w, h = half_width, HALF_HEIGHT
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     dx, dy = x - things.x, y - things.y
@@ -107,7 +107,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array) -> tuple
         square = qu * qu + qv * qv
         closer = square < best
         best, bu, bv = jnp.where(closer, square, best), jnp.where(closer, qu, bu), jnp.where(closer, qv, bv)
-    on_ground, bu, bv = jnp.sqrt(best), looks_costly(bu), looks_costly(bv)
+    on_ground, (bu, bv) = jnp.sqrt(best), looks_costly((bu, bv), things.x)
     leg_best = jnp.full_like(u, jnp.inf)
     lx = ly = leg_best
     for sx, sy in _CORNERS:
@@ -118,7 +118,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array) -> tuple
         closer = square < leg_best
         leg_best = jnp.where(closer, square, leg_best)
         lx, ly = jnp.where(closer, qx, lx), jnp.where(closer, qy, ly)
-    on_side, lx, ly = jnp.sqrt(leg_best), looks_costly(lx), looks_costly(ly)
+    on_side, (lx, ly) = jnp.sqrt(leg_best), looks_costly((lx, ly), things.x)
     along, across = jnp.abs(c) * w + jnp.abs(s) * h, jnp.abs(s) * w + jnp.abs(c) * h
     apart = (jnp.abs(u) > a + along) | (jnp.abs(v) > b + across)
     apart |= (jnp.abs(u * c + v * s) > w + a * jnp.abs(c) + b * jnp.abs(s)) | (
@@ -130,17 +130,14 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array) -> tuple
     nx, ny = nu * ax - nv * ay, nu * ay + nv * ax
     plane = jnp.abs(nu) * a + jnp.abs(nv) * b + nx * things.x + ny * things.y
     flat = jnp.abs(ly) > jnp.abs(lx)
-    axis = _Axis(
-        on_leg,
-        (
-            jnp.where(on_leg, jnp.where(flat, 0.0, jnp.sign(lx)), nx),
-            jnp.where(on_leg, jnp.where(flat, jnp.sign(ly), 0.0), ny),
-        ),
-        jnp.where(on_leg, jnp.where(flat, h, w), plane),
+    normal = (
+        jnp.where(on_leg, jnp.where(flat, 0.0, jnp.sign(lx)), nx),
+        jnp.where(on_leg, jnp.where(flat, jnp.sign(ly), 0.0), ny),
     )
-    distance = looks_costly(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0))
-    normal = looks_costly(axis.normal[0]), looks_costly(axis.normal[1])
-    return distance, _Axis(axis.on_leg, normal, looks_costly(axis.plane))
+    plane = jnp.where(on_leg, jnp.where(flat, h, w), plane)
+    distance = jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0)
+    distance, normal, plane = looks_costly((distance, normal, plane), things.x)
+    return distance, _Axis(on_leg, normal, plane)
 
 
 def _deepest(
@@ -172,39 +169,34 @@ def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
 
 
 def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
-    """The part of the motion after which a leg first touches each thing; 1 if it does not."""
-    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
-    return _first_touch(path, half_width + 0 * things.x, things)
+    """The part of the motion after which a leg first touches each thing; 1 if it does not.
 
-
-def _first_touch(path: _Path, half_width: Array, things: Things) -> Array:
-    """Box2D's search: until it is done everywhere, but with an ample limit.
-
-    Flags are numbers, 0 or 1, because kernels keep those in a form that is easy on the CPU.
+    Box2D's search: until it is done everywhere, but with an ample limit. Flags are numbers, 0 or 1, because
+    kernels keep those in a form that is easy on the CPU.
     """
+    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
+    half_width = half_width + 0 * things.x
 
     def advance(carry):
         active, t1, result = carry
         distance, axis = _closest(path, half_width, things, t1)
         near_enough = distance < TARGET + TOLERANCE
         result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
-        active = looks_costly(jnp.where(near_enough, 0.0, active))
+        active = looks_costly(jnp.where(near_enough, 0.0, active), things.x)
 
         def push_back(carry):
             inner, active, t1, t2, result = carry
-            s2, point = _deepest(path, half_width, things, axis, t2)
-            point = looks_costly(point[0]), looks_costly(point[1])
-            s2 = looks_costly(s2)
+            s2, point = looks_costly(_deepest(path, half_width, things, axis, t2), things.x)
             apart_at_end = (inner > 0) & (s2 > TARGET + TOLERANCE)
             active = jnp.where(apart_at_end, 0.0, active)
             arrives = (inner > 0) & ~apart_at_end & (s2 > TARGET - TOLERANCE)
-            t1 = looks_costly(jnp.where(arrives, t2, t1))
-            s1 = looks_costly(_along(path, axis, point, t1))
+            t1 = looks_costly(jnp.where(arrives, t2, t1), things.x)
+            s1 = looks_costly(_along(path, axis, point, t1), things.x)
             searching = (inner > 0) & ~apart_at_end & ~arrives
             fails, stops = searching & (s1 < TARGET - TOLERANCE), searching & (s1 <= TARGET + TOLERANCE)
             result = jnp.where(stops & ~fails, t1, result)
-            active = looks_costly(jnp.where(stops, 0.0, active))
-            inner = looks_costly(jnp.where(searching & ~stops, 1.0, 0.0))
+            active = looks_costly(jnp.where(stops, 0.0, active), things.x)
+            inner = looks_costly(jnp.where(searching & ~stops, 1.0, 0.0), things.x)
             t2 = _root(path, axis, point, inner, t1, t2, s1, s2)
             return inner, active, t1, t2, result
 
@@ -231,8 +223,8 @@ def _root(path, axis, point, active, t1, t2, s1, s2) -> Array:
     def narrow(carry):
         active, count, a1, a2, s1, s2, t = carry
         secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
-        trial = looks_costly(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2))
-        s = looks_costly(_along(path, axis, point, trial))
+        trial = looks_costly(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), path.x)
+        s = looks_costly(_along(path, axis, point, trial), path.x)
         t = jnp.where(active > 0, trial, t)
         above = s > TARGET
         searching = active > 0
@@ -351,11 +343,7 @@ def _solve_alone(velocity: Array, contacts: Contact, used: Array) -> Array:
             velocity, new = before, []
             for contact, old in zip(slots, impulses):
                 each, velocity = solve_contact(contact, old, velocity)
-                velocity = (
-                    looks_costly(velocity[0]),
-                    looks_costly(velocity[1]),
-                    looks_costly(velocity[2]),
-                )
+                velocity = looks_costly(velocity, contact.mass)
                 new.append(each)
             changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
             return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, new
