@@ -13,6 +13,8 @@ from cenie.envs.walker.lidar import lidar
 from cenie.envs.walker.physics.body import (
     HALF_WIDTHS,
     HULL_CENTRE,
+    INVERSE_INERTIAS,
+    INVERSE_MASSES,
     JOINT_BODIES,
     MOTOR_SPEEDS,
     MOTOR_TORQUE,
@@ -22,14 +24,7 @@ from cenie.envs.walker.physics.contact import SLOTS, Memory
 from cenie.envs.walker.physics.ground import SKIN, Ground, Things, apart, ground_of, near, reach
 from cenie.envs.walker.physics.hull import hull_distance
 from cenie.envs.walker.physics.lanes import constant_in, in_blocks, on_few, over_lanes
-from cenie.envs.walker.physics.solver import (
-    INVERSE_INERTIAS,
-    INVERSE_MASSES,
-    TIME_STEP,
-    VelocityProblem,
-    correct_positions,
-    solve,
-)
+from cenie.envs.walker.physics.positions import correct_positions
 from cenie.envs.walker.physics.time_of_impact import (
     TARGET,
     TOLERANCE,
@@ -38,6 +33,7 @@ from cenie.envs.walker.physics.time_of_impact import (
     stop_at_ground,
     update_flag,
 )
+from cenie.envs.walker.physics.velocities import TIME_STEP, VelocityProblem, solve
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
 from cenie.envs.walker.terrain import FINISH, Terrain, terrain_of
 from cenie.records import Step

@@ -26,16 +26,8 @@ from cenie.envs.walker.physics.contact import (
 from cenie.envs.walker.physics.contact_list import entry
 from cenie.envs.walker.physics.ground import SKIN, Things, apart
 from cenie.envs.walker.physics.lanes import constant_in
-from cenie.envs.walker.physics.solver import (
-    SLOP,
-    Contact,
-    Impulses,
-    Placed,
-    contact_of,
-    correct_contact,
-    solve_contact,
-    turned_by,
-)
+from cenie.envs.walker.physics.positions import SLOP, Placed, correct_contact
+from cenie.envs.walker.physics.velocities import Contact, Impulses, contact_of, solve_contact, turned_by
 from cenie.xla.tricks import computed_once, looks_costly
 
 TARGET = 0.005
