@@ -8,7 +8,7 @@ import pytest
 
 import cenie
 from cenie.envs.domains import DOMAINS
-from cenie.envs.maze.formats import read_level
+from cenie.envs.maze.formats import from_text
 from cenie.envs.maze.level import encoding as maze_encoding
 from cenie.envs.walker.level import make_level
 from cenie.experiment.build import build
@@ -19,9 +19,9 @@ from tests.tiny import tiny
 
 
 def test_a_maze_is_encoded_by_walls_path_and_manhattan_distance():
-    level = read_level(">.#\n..#\n#.G")
+    level = from_text(">.#\n..#\n#.G")
     np.testing.assert_allclose(maze_encoding(level), [3 / 9, 4 / 10, 4 / 4], rtol=1e-6)
-    walled = read_level(">#.\n##.\n..G")
+    walled = from_text(">#.\n##.\n..G")
     np.testing.assert_allclose(maze_encoding(walled), [3 / 9, 1.0, 1.0], rtol=1e-6)
 
 

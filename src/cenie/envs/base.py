@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt8
 
@@ -48,6 +49,20 @@ class Environment(eqx.Module):
     @abc.abstractmethod
     def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
         """Advance one step. Consumes the key. Does not restart a finished episode."""
+
+
+def spaces_of(kind: type, parts: Sequence[Space]) -> PyTree:
+    """The spaces of an observation that is a record, whose constructor takes arrays only.
+
+    Args:
+        kind: The class of the observation.
+        parts: The spaces of its fields, in their order.
+
+    Returns:
+        An observation with spaces in the place of arrays.
+    """
+    blank = jax.eval_shape(lambda: kind(*(jnp.zeros(part.shape, part.dtype) for part in parts)))
+    return jax.tree.unflatten(jax.tree.structure(blank), parts)
 
 
 def parts_of(environment: Environment) -> tuple[Space, ...]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenie.envs.maze.formats import from_json, from_text, read_level, to_json, to_text
+from cenie.envs.maze.formats import from_json, from_text, to_json, to_text
 from cenie.envs.maze.level import make_level
 from tests.envs.maze.oracle import random_level_values
 
@@ -34,8 +34,8 @@ def equal(one, other):
 def test_text_and_json_give_the_same_level_back(seed, height, width, direction, occluded):
     values = random_level_values(np.random.default_rng(seed), height, width, 0.4)
     level = make_level(*values, direction=direction, time_limit=1 + seed % 5000, occluded=occluded)
-    assert equal(read_level(to_text(level)), level)
-    assert equal(read_level(json.dumps(to_json(level)).encode()), level)
+    assert equal(from_text(to_text(level)), level)
+    assert equal(from_json(json.loads(json.dumps(to_json(level)))), level)
 
 
 def test_text_without_header_and_with_blank_edges():
@@ -65,12 +65,11 @@ def test_text_without_header_and_with_blank_edges():
         ("occluded: true\noccluded: true\nG.>", "twice"),
         ("colour: red\nG.>", "header"),
         ("G.>" * 200_000, "at most 100000 characters"),
-        (b"\xff\xfeG.>", "UTF-8"),
     ],
 )
 def test_malformed_text_is_refused_with_a_reason(text, reason):
     with pytest.raises(ValueError, match=reason):
-        read_level(text)
+        from_text(text)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +91,7 @@ def test_malformed_text_is_refused_with_a_reason(text, reason):
         ({"direction": 4}, "must lie in"),
         ({"time_limit": 0}, "time limit"),
         ({"time_limit": 10**9}, "must lie in"),
+        ({"time_limit": float("nan")}, "whole number"),
         ({"time_limit": None}, "whole number, got null"),
         ({"occluded": 1}, "true or false"),
         ({"walls": "010000"}, "list of rows"),
@@ -120,18 +120,3 @@ def test_every_json_field_is_required(field):
 def test_json_that_is_not_an_object_is_refused(data):
     with pytest.raises(ValueError, match="a level is an object"):
         from_json(data)
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ('{"walls": ' + "[" * 40_000 + "]" * 40_000 + "}", "nested|row 0 must be a text"),
-        ('{"walls": [', "not valid JSON"),
-        ('{"goal": [0, 1], "goal": [1, 1]}', "twice"),
-        ("{" + " " * 200_000 + "}", "at most 100000 characters"),
-        (json.dumps({**GOOD, "time_limit": float("nan")}), "whole number"),
-    ],
-)
-def test_hostile_json_text_is_refused_with_a_reason(source, reason):
-    with pytest.raises(ValueError, match=reason):
-        read_level(source)

@@ -8,7 +8,7 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import make_level
-from cenie.envs.maze.render import gallery, render
+from cenie.envs.maze.render import render
 
 WALLS = np.array([[False, True, False], [False, False, False]])
 LEVEL = make_level(WALLS, (2, 0), (0, 1))
@@ -78,13 +78,3 @@ def test_a_path_moves_the_agent_and_marks_where_it_was():
     assert agent <= tile_colours(image, 2, 1, 16)
     assert not agent & tile_colours(image, 0, 1, 16)
     assert tile_colours(image, 1, 1, 16) - tile_colours(still, 1, 1, 16)
-
-
-def test_gallery_places_levels_in_rows():
-    large = make_level(np.zeros((5, 5), bool), (1, 1), (0, 0))
-    sheet = gallery([LEVEL, large, large], columns=2, tile=4, gap=3)
-    assert sheet.shape == (2 * (28 + 3) + 3, 2 * (28 + 3) + 3, 3)
-    assert (sheet[:3] == 255).all()
-    np.testing.assert_array_equal(sheet[3:31, 34:62], render(large, tile=4))
-    np.testing.assert_array_equal(sheet[34:62, 3:31], render(large, tile=4))
-    assert (sheet[34:62, 34:62] == 255).all()

@@ -10,10 +10,10 @@ from jax.sharding import PartitionSpec
 from scipy import stats
 
 from cenie.envs.reset import step_and_restart
-from cenie.envs.walker import body
 from cenie.envs.walker.config import WalkerConfig
 from cenie.envs.walker.dynamics import Walker, WalkerState, course_of
 from cenie.envs.walker.level import HIGHEST, WalkerLevel
+from cenie.envs.walker.physics import body
 from cenie.envs.walker.terrain import Terrain
 
 from . import box2d

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cenie.envs.walker.level import make_level
-from cenie.envs.walker.render import STANDING, frame, gallery, render, terrain_on_host
+from cenie.envs.walker.render import STANDING, frame, render, terrain_on_host
 from cenie.envs.walker.terrain import BASE, FINISH, STEP
 
 SCALE = 10
@@ -111,11 +111,3 @@ def test_the_camera_keeps_the_walker_in_the_picture_on_steep_courses():
         image = frame(level, terrain, poses, scale=8).astype(int)
         purple = (image[..., 2] > image[..., 0] + 40) & (image[..., 0] > image[..., 1] + 25)
         assert purple[10:-10].any()
-
-
-def test_a_gallery_shows_courses_below_each_other():
-    levels = [FLAT, make_level(1, stair_low=5, stair_high=5, stair_steps=9)]
-    pictures = [render(level, scale=4) for level in levels]
-    paper = gallery(levels, scale=4)
-    assert paper.shape[0] == sum(picture.shape[0] for picture in pictures) + 3 * 8
-    np.testing.assert_array_equal(paper[8 : 8 + pictures[0].shape[0], 8:-8], pictures[0])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from cenie.envs.base import Design, Environment
+from cenie.envs.base import Design, Environment, spaces_of
 from cenie.envs.maze.config import DESIGN_NOISE, FILLED, MazeConfig
 from cenie.envs.maze.generate import MISSING, assemble, place_start, uniform_to_index
 from cenie.envs.maze.level import MazeLevel
@@ -60,7 +60,7 @@ class MazeDesign(Environment):
         self.config = config
         self.max_steps = spec.steps
         self.action_space = spec.action_space
-        self.observation_space = _in_structure(spec.observation_parts)
+        self.observation_space = spaces_of(DesignObservation, spec.observation_parts)
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """An empty maze whose start direction is already drawn. Consumes the key."""
@@ -124,9 +124,3 @@ def maze_design(config: MazeConfig, name: str) -> Design:
 def design_task(config: MazeConfig, name: str) -> DesignTask:
     """The task in which the designer takes the place of the named generator."""
     return DesignTask(np.array(config.wall_budget(name), np.int32), np.array(name in ("uniform60", FILLED)))
-
-
-def _in_structure(parts: tuple[Space, ...]) -> PyTree:
-    """The spaces in the structure of the observation, whose constructor takes arrays only."""
-    blank = jax.eval_shape(lambda: DesignObservation(*(jnp.zeros(part.shape, part.dtype) for part in parts)))
-    return jax.tree.unflatten(jax.tree.structure(blank), parts)

@@ -9,12 +9,11 @@ from cenie.envs.maze.design import maze_design
 from cenie.envs.maze.dynamics import Maze
 from cenie.envs.maze.edit import edit
 from cenie.envs.maze.formats import from_json, from_text, to_json
-from cenie.envs.maze.generate import generate
+from cenie.envs.maze.generate import generate, task_space
 from cenie.envs.maze.level import encoding, stack_levels, statistics
 from cenie.envs.maze.presets import PRESETS
 from cenie.envs.maze.render import episode_frames, render
 from cenie.envs.maze.suites import suites
-from cenie.envs.maze.tasks import task_space
 
 
 def maze_domain(config: MazeConfig) -> Domain:

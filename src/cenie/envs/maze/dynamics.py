@@ -5,9 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
+from cenie.envs.base import spaces_of
 from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel
-from cenie.envs.maze.observe import VIEW, MazeObservation, observe
+from cenie.envs.maze.observe import MazeObservation, observe
 from cenie.envs.reset import ObservingEnvironment
 from cenie.records import Step
 from cenie.spaces import Space
@@ -37,7 +38,7 @@ class Maze(ObservingEnvironment):
         self.reward_decay = config.reward_decay
         self.redraw_direction = config.redraw_direction
         self.max_steps = config.max_steps
-        self.observation_space = _in_structure(config.observation_parts)
+        self.observation_space = spaces_of(MazeObservation, config.observation_parts)
         self.action_space = config.action_space
 
     def reset(self, key: PRNGKeyArray, level: MazeLevel) -> tuple[MazeObservation, MazeState]:
@@ -75,10 +76,3 @@ def _is_wall(level: MazeLevel, position: Int[Array, " 2"]) -> Bool[Array, ""]:
     x, y = position
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     return ~inside | jnp.asarray(level.wall_map).reshape(-1).at[y * width + x].get(mode="clip")
-
-
-def _in_structure(parts: tuple[Space, ...]) -> PyTree:
-    """The spaces in the structure of the observation, whose constructor takes arrays only."""
-    blank = jax.eval_shape(lambda: MazeObservation(jnp.zeros((VIEW, VIEW, 3), jnp.uint8), jnp.int32(0)))
-    structure = jax.tree.structure(blank)
-    return jax.tree.unflatten(structure, parts)

@@ -1,6 +1,5 @@
 """Levels as text and as JSON, read strictly: whatever is malformed is refused with a reason."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -13,26 +12,6 @@ MAX_CHARACTERS = 100_000
 MAX_TIME_LIMIT = 10_000_000
 _ARROWS = ">v<^"
 _FIELDS = ("walls", "goal", "start", "direction", "time_limit", "occluded")
-
-
-def read_level(source: str | bytes) -> MazeLevel:
-    """A level from the contents of a file, JSON if it starts with a brace, else text."""
-    if len(source) > MAX_CHARACTERS:
-        raise ValueError(f"a level has at most {MAX_CHARACTERS} characters, this has {len(source)}")
-    if isinstance(source, bytes):
-        try:
-            source = source.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"the level is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    if not source.lstrip().startswith("{"):
-        return from_text(source)
-    try:
-        data = json.loads(source, object_pairs_hook=_unique_fields)
-    except RecursionError:
-        raise ValueError("the level is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the level is not valid JSON: {error}") from None
-    return from_json(data)
 
 
 def to_text(level: MazeLevel) -> str:
@@ -131,10 +110,3 @@ def _place(value: Any, name: str) -> list[int]:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"'{name}' must be a list [x, y], got {level_json.kind_of(value)}")
     return [level_json.whole(item, name, MAX_SIDE) for item in value]
-
-
-def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    named = dict(pairs)
-    if len(named) < len(pairs):
-        raise ValueError("the level names a field twice")
-    return named

@@ -1,12 +1,14 @@
-"""Random levels: walls by a budget or by a share of all tiles, then the goal, then the agent.
+"""Random levels, and kinds of levels: walls by a budget or a share of tiles, then the goal, then the agent.
 
 Tiles are numbered `size * y + x`, as in the action space of a level designer.
 """
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from cenie.envs.base import TaskSpace
 from cenie.envs.maze.config import BUDGETS, FILLED, MazeConfig
 from cenie.envs.maze.level import MazeLevel
 
@@ -59,6 +61,33 @@ def _filled(config: MazeConfig, key: PRNGKeyArray) -> MazeLevel:
     goal, start = (uniform_to_index(uniform, tiles) for uniform in (goal_uniform, start_uniform))
     walls, start = place_start(repair_uniform, _cleared(walls, goal), goal, start)
     return assemble(walls, goal, start, uniform_to_index(direction_uniform, 4), config)
+
+
+def task_space(config: MazeConfig) -> TaskSpace:
+    """Kinds of mazes: the number of walls, and the distance from the start to the goal, walls ignored.
+
+    Places are random. A goal in the middle has no tile at the largest distance: the start is then on one of
+    the farthest.
+    """
+    tiles = config.size**2
+    tile = np.arange(tiles)
+
+    def draw(key: PRNGKeyArray, point: Float[Array, " 2"]) -> MazeLevel:
+        walls, distance = jnp.round(point)
+        # One draw for all: each random function called adds about a second of compile time.
+        uniforms = jax.random.uniform(key, (2 + 2 * tiles,))
+        goal = uniform_to_index(uniforms[0], tiles)
+        places = tile_to_position(jnp.asarray(tile), config.size)
+        away = jnp.abs(places.T - tile_to_position(goal, config.size))
+        # Of tiles that fit equally well the one with the smallest number: below 1/2, it decides nothing else.
+        misfit = jnp.abs(away.sum(axis=1) - distance) + 0.499 * uniforms[2 : 2 + tiles]
+        start = jnp.argmin(jnp.where(tile == goal, jnp.inf, misfit)).astype(jnp.int32)
+        order = jnp.where((tile == goal) | (tile == start), 2.0, uniforms[2 + tiles :])
+        is_wall = jnp.zeros(tiles, bool).at[jnp.argsort(order)].set(tile < walls)
+        return assemble(is_wall, goal, start, uniform_to_index(uniforms[1], 4), config)
+
+    most_walls = min(max(BUDGETS.values()), tiles - 2)
+    return TaskSpace(np.array([0.0, 1.0]), np.array([most_walls, 2.0 * (config.size - 1)]), draw)
 
 
 def uniform_to_index(uniform: Float[Array, "*n"], options: int | Int[Array, ""]) -> Int[Array, "*n"]:

@@ -1,11 +1,10 @@
 """Pictures of mazes as arrays of pixels. NumPy, on the host."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import UInt8
 
-from cenie.envs.images import sheet
 from cenie.envs.maze.dynamics import MazeState
 from cenie.envs.maze.level import DIRECTIONS, MazeLevel, Position
 
@@ -89,20 +88,3 @@ class _Canvas:
         tile = self._tile
         top, left = (int(position[1]) + 1) * tile, (int(position[0]) + 1) * tile
         image[top : top + tile, left : left + tile][mask] = colour
-
-
-def gallery(
-    levels: Sequence[MazeLevel],
-    columns: int,
-    *,
-    paths: Sequence[Iterable[tuple[int, int, int]]] | None = None,
-    tile: int = 8,
-    gap: int = 8,
-) -> UInt8[np.ndarray, "height width 3"]:
-    """The levels side by side, `columns` in a row, on white; smaller ones are centred in their place.
-
-    `paths`, if given, has one path for each level (see `render`).
-    """
-    paths = paths or [()] * len(levels)
-    pictures = [render(level, path, tile=tile) for level, path in zip(levels, paths, strict=True)]
-    return sheet(pictures, columns, gap)

@@ -15,7 +15,7 @@ CELLS = 10
 DESIGN_NOISE = 4
 """Random numbers that a designer sees at each step."""
 
-Renderer = Literal["texture", "analytic"]
+FrameRenderer = Literal["texture", "analytic"]
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class RacingConfig:
         help="Rows and columns of a frame; the view is the same whatever their number.",
         source="paper",
     )
-    renderer: Renderer = setting(
+    renderer: FrameRenderer = setting(
         "texture",
         help="The renderer of frames in training: a picture of the road that was painted once, or the tiles "
         "themselves (analytic), which is exact and slower.",
         source="ours",
     )
-    evaluation_renderer: Renderer = setting(
+    evaluation_renderer: FrameRenderer = setting(
         "analytic", help="The renderer of frames of suites: as in renderer.", source="ours"
     )
     texel: float = setting(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from cenie.envs.base import Design, Environment
+from cenie.envs.base import Design, Environment, spaces_of
 from cenie.envs.racing.config import CELLS, DESIGN_NOISE, POINTS, RacingConfig
 from cenie.envs.racing.generate import cell_points
 from cenie.envs.racing.level import RacingLevel
@@ -52,7 +52,7 @@ class RacingDesign(Environment):
         spec = config.design_spec(name)
         self.max_steps = spec.steps
         self.action_space = spec.action_space
-        self.observation_space = _in_structure(spec.observation_parts)
+        self.observation_space = spaces_of(DesignObservation, spec.observation_parts)
 
     def reset(self, key: PRNGKeyArray, level: DesignTask) -> tuple[DesignObservation, DesignState]:
         """Nothing is placed yet. Consumes the key."""
@@ -86,9 +86,3 @@ def racing_design(config: RacingConfig, name: str) -> Design:
     """The designer's environment; it takes the place of any generator."""
     environment = RacingDesign(config, name)
     return Design(environment, DesignTask(np.array(POINTS, np.int32)), environment.finished_level)
-
-
-def _in_structure(parts: tuple[Space, ...]) -> PyTree:
-    """The spaces in the structure of the observation, whose constructor takes arrays only."""
-    blank = jax.eval_shape(lambda: DesignObservation(*(jnp.zeros(part.shape, part.dtype) for part in parts)))
-    return jax.tree.unflatten(jax.tree.structure(blank), parts)

@@ -17,11 +17,6 @@ ROUND_SCALE, ROUND_IRREGULARITY = (0.5, 0.9), 0.15
 """Between what the generator of simple levels draws the size of a ring, and how irregular it is."""
 
 
-def generate(name: str, key: PRNGKeyArray) -> RacingLevel:
-    """Draw a level of the named generator. Consumes the key."""
-    return GENERATORS[name](key)
-
-
 def continuous_level(key: PRNGKeyArray) -> RacingLevel:
     """Points anywhere in the square, with neighbours around their centre apart. Consumes the key.
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from cenie.envs.racing.curve import sample_curve
-from cenie.envs.racing.level import PLAYFIELD, AnyArray, RacingLevel
+from cenie.envs.racing.level import PLAYFIELD, RacingLevel
+from cenie.records import AnyArray
 
 HALF_WIDTH = 40 / 6
 """From the centre of the road to its edge."""

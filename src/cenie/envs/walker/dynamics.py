@@ -7,31 +7,35 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cenie.envs.reset import ObservingEnvironment
-from cenie.envs.walker.body import (
+from cenie.envs.walker.config import WalkerConfig
+from cenie.envs.walker.level import WalkerLevel
+from cenie.envs.walker.lidar import lidar
+from cenie.envs.walker.physics.body import (
     HALF_WIDTHS,
     HULL_CENTRE,
+    INVERSE_INERTIAS,
+    INVERSE_MASSES,
     JOINT_BODIES,
     MOTOR_SPEEDS,
     MOTOR_TORQUE,
     REFERENCE_ANGLES,
 )
-from cenie.envs.walker.config import WalkerConfig
-from cenie.envs.walker.contact import SKIN, SLOTS, Ground, Memory, Things, apart, ground_of, near, reach
-from cenie.envs.walker.hull import hull_distance
-from cenie.envs.walker.lanes import constant_in, in_blocks, on_few, over_lanes
-from cenie.envs.walker.level import WalkerLevel
-from cenie.envs.walker.lidar import lidar
-from cenie.envs.walker.solver import (
-    INVERSE_INERTIAS,
-    INVERSE_MASSES,
-    TIME_STEP,
-    VelocityProblem,
-    correct_positions,
-    solve,
+from cenie.envs.walker.physics.contact import SLOTS, Memory
+from cenie.envs.walker.physics.ground import SKIN, Ground, Things, apart, ground_of, near, reach
+from cenie.envs.walker.physics.hull import hull_distance
+from cenie.envs.walker.physics.lanes import constant_in, in_blocks, on_few, over_lanes
+from cenie.envs.walker.physics.positions import correct_positions
+from cenie.envs.walker.physics.time_of_impact import (
+    TARGET,
+    TOLERANCE,
+    StoppedLegs,
+    Sweep,
+    stop_at_ground,
+    update_flag,
 )
+from cenie.envs.walker.physics.velocities import TIME_STEP, VelocityProblem, solve
 from cenie.envs.walker.start import CONTACTS, IMPULSES, POSES, PUSHES, TOUCHED, VELOCITIES
 from cenie.envs.walker.terrain import FINISH, Terrain, terrain_of
-from cenie.envs.walker.toi import TARGET, TOLERANCE, StoppedLegs, Sweep, stop_at_ground, update_flag
 from cenie.records import Step
 from cenie.spaces import Space
 

@@ -4,9 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cenie.envs.walker.contact import Ground
-from cenie.envs.walker.lanes import folded
-from cenie.envs.walker.terrain import POINTS, STEP
+from cenie.envs.walker.physics.ground import Ground, seen_from
+from cenie.envs.walker.physics.lanes import folded
 
 RAYS = 10
 RANGE = 160 / 30
@@ -18,16 +17,8 @@ _ANGLES = 1.5 * np.arange(RAYS) / RAYS
 
 def lidar(ground: Ground, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, "10 n"]:
     """The part of each ray before it meets the ground, 1 if it does not. Rays begin at (x, y)."""
-    number = jnp.arange(x.shape[0])
-    cell = jnp.clip(jnp.floor(x / STEP).astype(jnp.int32), 0, POINTS - 1 - _EDGES)
-    points = cell + jnp.arange(_EDGES + 1)[:, None]
-    px = ground.x.at[number, points].get(mode="promise_in_bounds") - x
-    py = ground.y.at[number, points].get(mode="promise_in_bounds") - y
-    first = ground.first_box.at[number, cell].get(mode="promise_in_bounds")
-    boxes = jnp.minimum(first + jnp.arange(_BOXES)[:, None], ground.boxes.shape[1] - 1)
-    left, bottom, right, top = (
-        ground.boxes.at[number, boxes, side].get(mode="promise_in_bounds") - (x if side % 2 == 0 else y)
-        for side in range(4)
+    (px, py), (left, bottom, right, top) = seen_from(
+        ground, jnp.arange(x.shape[0]), x, y, left=x, edges=_EDGES, boxes=_BOXES
     )
     dx = jnp.asarray(RANGE * np.sin(_ANGLES), x.dtype)[:, None, None]
     dy = jnp.asarray(-RANGE * np.cos(_ANGLES), x.dtype)[:, None, None]

@@ -3,17 +3,15 @@
 Every shape is painted by the distance of each pixel to it, which makes smooth edges.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from cenie.envs.images import sheet
-from cenie.envs.walker.body import HALF_HEIGHT, HALF_WIDTHS, HULL
 from cenie.envs.walker.dynamics import WalkerState, body_poses
 from cenie.envs.walker.level import WalkerLevel
+from cenie.envs.walker.physics.body import HALF_HEIGHT, HALF_WIDTHS, HULL
 from cenie.envs.walker.terrain import BASE, FINISH, POINTS, STEP, Terrain, terrain_of
 
 Colour = tuple[int, int, int]
@@ -100,11 +98,6 @@ def render(level: WalkerLevel, *, scale: int = 10) -> UInt8[np.ndarray, "height 
     _paint_world(view, level, terrain)
     _paint_walker(view, STANDING)
     return _finished(view)
-
-
-def gallery(levels: Sequence[WalkerLevel], columns: int = 1, *, scale: int = 8) -> UInt8[np.ndarray, "h w 3"]:
-    """The courses of the levels, `columns` in a row, on white."""
-    return sheet([render(level, scale=scale) for level in levels], columns)
 
 
 def episode_frames(

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cenie.envs.walker.contact import SLOTS, Things
-from cenie.envs.walker.lanes import constant_in, folded
+from cenie.envs.walker.physics.contact import SLOTS
+from cenie.envs.walker.physics.ground import Things
+from cenie.envs.walker.physics.lanes import constant_in, folded
 
 LENGTH = 4 * SLOTS
 

@@ -1,6 +1,6 @@
-"""Box2D's solvers for a walker: impulses at joints and contacts, then the correction of positions.
+"""Box2D's solver for the velocities of a walker: impulses at joints and contacts.
 
-Both are Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
+It makes Gauss-Seidel sweeps in Box2D's order and number. Environments are the last axis ("lanes").
 """
 
 from collections.abc import Callable
@@ -13,50 +13,42 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.walker.body import (
+from cenie.envs.walker.physics.body import (
     ANCHORS_A,
     ANCHORS_B,
     HALF_WIDTHS,
-    INERTIAS,
+    INVERSE_INERTIAS,
+    INVERSE_MASSES,
     JOINT_BODIES,
     LOWER_LIMITS,
     MASSES,
     REFERENCE_ANGLES,
     UPPER_LIMITS,
 )
-from cenie.envs.walker.contact import (
-    SKIN,
-    SLOTS,
-    Manifold,
-    Memory,
-    Things,
-    impact,
-    remembered,
-    touch,
+from cenie.envs.walker.physics.contact import SLOTS, Manifold, Memory, impact, remembered, touch
+from cenie.envs.walker.physics.contact_list import (
+    Listed,
+    by_length,
+    entry,
+    list_close,
+    make_list,
+    of_leg,
+    put,
 )
-from cenie.envs.walker.contact_list import Listed, by_length, entry, list_close, make_list, of_leg, put
-from cenie.envs.walker.lanes import constant_in, until_done
+from cenie.envs.walker.physics.ground import Pair, Things
+from cenie.envs.walker.physics.lanes import constant_in
 from cenie.xla.tricks import computed_once, looks_costly, unknown_ones
 
 TIME_STEP = 1 / 50
 VELOCITY_SWEEPS = 180
-POSITION_SWEEPS = 60
-_SWEEPS_AT_ONCE = 6
 SWEEP_ORDER = (3, 2, 0, 1)
 """Joints are solved in the order in which Box2D finds them: knee 1, hip 1, hip 0, knee 0."""
-SLOP = 0.005
-ANGULAR_SLOP = 2 / 180 * np.pi
-_LARGEST_CORRECTION = 0.2
-_CORRECTED_TURN = 8 / 180 * np.pi
 _LARGEST_MOVE = 2.0
 _LARGEST_TURN = np.pi / 2
 LEG_FRICTION = float(np.sqrt(2.5 * 0.2))
 _OPEN = 1e9
 
-INVERSE_MASSES = tuple(float(np.float32(1 / m)) for m in MASSES)
-INVERSE_INERTIAS = tuple(float(np.float32(1 / i)) for i in INERTIAS)
 
-Pair = tuple[Array, Array]
 Triple = tuple[Array, Array, Array]
 
 
@@ -159,17 +151,17 @@ def turned_by(cos: Array, sin: Array, angle: Array) -> Pair:
     return cos * c - sin * s, sin * c + cos * s
 
 
-def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array) -> tuple[Impulses, Triple]:
+def solve_contact(contact: Contact, old: Impulses, velocity: Triple) -> tuple[Impulses, Triple]:
     """One contact of each lane: friction at both points, then both normal impulses as a block."""
     vx, vy, w = velocity
     tx, ty = contact.tangent
     sliding = tx * vx + ty * vy
     most_1, most_2 = LEG_FRICTION * old.normal_1, LEG_FRICTION * old.normal_2
     f1 = old.slip_1 - (sliding + contact.aside[0] * w) * contact.slip_masses[0]
-    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1), one)
+    f1 = looks_costly(jnp.minimum(jnp.maximum(f1, -most_1), most_1), contact.mass)
     d1 = f1 - old.slip_1
     f2 = old.slip_2 - (sliding + contact.aside[1] * w + contact.slip_shared * d1) * contact.slip_masses[1]
-    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2), one)
+    f2 = looks_costly(jnp.minimum(jnp.maximum(f2, -most_2), most_2), contact.mass)
     d2 = f2 - old.slip_2
     k11, k22, k12 = contact.resistance
     m11, m22, m12 = contact.masses
@@ -182,8 +174,9 @@ def solve_contact(contact: Contact, old: Impulses, velocity: Triple, one: Array)
     both = (x1 >= 0) & (x2 >= 0)
     first = (only1 >= 0) & (k12 * only1 + b2 >= 0)
     second = (only2 >= 0) & (k12 * only2 + b1 >= 0)
-    n1 = looks_costly(jnp.where(both, x1, jnp.where(first, only1, 0.0)), one)
-    n2 = looks_costly(jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0)), one)
+    n1 = jnp.where(both, x1, jnp.where(first, only1, 0.0))
+    n2 = jnp.where(both, x2, jnp.where(second & ~first, only2, 0.0))
+    n1, n2 = looks_costly((n1, n2), contact.mass)
     change = pushed(contact, Impulses(n1 - old.normal_1, n2 - old.normal_2, d1, d2))
     return Impulses(n1, n2, f1, f2), (vx + change[0], vy + change[1], w + change[2])
 
@@ -236,15 +229,13 @@ def side_of(angle: Float[Array, "5 n"], joint: int) -> Float[Array, " n"]:
     return (bent <= LOWER_LIMITS[joint]).astype(angle.dtype) - (bent >= UPPER_LIMITS[joint])
 
 
-def _joints_of(
-    angle: Float[Array, "5 n"], cos: Array, sin: Array, speed: Array, most: Array, one: Array
-) -> list[Joint]:
+def _joints_of(angle: Float[Array, "5 n"], cos: Array, sin: Array, speed: Array, most: Array) -> list[Joint]:
     joints = []
     for j, (a, b) in enumerate(JOINT_BODIES):
         side = side_of(angle, j)
         ma, mb, ia, ib = INVERSE_MASSES[a], INVERSE_MASSES[b], INVERSE_INERTIAS[a], INVERSE_INERTIAS[b]
-        ax, ay = _turned(ANCHORS_A[j], cos[a], sin[a])
-        bx, by = _turned(ANCHORS_B[j], cos[b], sin[b])
+        ax, ay = turned_arm(ANCHORS_A[j], cos[a], sin[a])
+        bx, by = turned_arm(ANCHORS_B[j], cos[b], sin[b])
         k11 = ma + mb + ay * ay * ia + by * by * ib
         k12 = -ay * ax * ia - by * bx * ib
         k22 = ma + mb + ax * ax * ia + bx * bx * ib
@@ -258,7 +249,7 @@ def _joints_of(
                 side,
                 speed[j],
                 most[j] * k33,
-                k33 * one,
+                k33 * unknown_ones(cos[a]),
                 (k13, k23),
                 (h1, h2),
                 k33 - h1 * k13 - h2 * k23,
@@ -269,7 +260,8 @@ def _joints_of(
     return joints
 
 
-def _turned(arm: np.ndarray, cos: Array, sin: Array) -> Pair:
+def turned_arm(arm: np.ndarray, cos: Array, sin: Array) -> Pair:
+    """The place of a joint seen from the centre of a body that has turned."""
     x, y = (float(v) for v in arm)
     return cos * x - sin * y, sin * x + cos * y
 
@@ -313,9 +305,8 @@ class Solution(NamedTuple):
 def solve(problem: VelocityProblem) -> Solution:
     """A step without continuous collision."""
     pose = problem.pose
-    one = unknown_ones(pose[2, 0])
     cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
-    joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most, one)
+    joints = _joints_of(pose[2], cos, sin, problem.speed, problem.most)
     listed = list_close(problem.things, problem.close, cos[1:], sin[1:])
     used = listed.number.max()
     manifolds, contacts, first = _contacts_of(listed, problem.memory, used)
@@ -329,9 +320,7 @@ def solve(problem: VelocityProblem) -> Solution:
         bodies[a], bodies[b] = _pulled(j, joints[j], bodies[a], bodies[b], change)
     bodies[1:] = _pushed_legs(bodies[1:], listed.leg, contacts, first, used)
     turning = [(problem.impulse[3, j], limits[j]) for j in range(4)]
-    bodies, turning, last = _velocity_sweeps(
-        (bodies, turning, first), joints, listed.leg, contacts, one, used
-    )
+    bodies, turning, last = _velocity_sweeps((bodies, turning, first), joints, listed.leg, contacts, used)
 
     # The anchors' impulses are what is left of the change of momentum.
     gained = [_parts(jnp.subtract, bodies[leg + 1], _row(problem.velocity, leg + 1)) for leg in range(4)]
@@ -369,7 +358,7 @@ def _contacts_of(listed: Listed, memory: Memory, used: Array) -> tuple[Manifold,
 
     def find(place: Array) -> tuple[Manifold, Contact, Impulses]:
         thing, leg, cos, sin = entry((listed.things, listed.leg, listed.cos, listed.sin), place)
-        half_width, mass, inertia = _of_kind(leg)
+        half_width, mass, inertia = of_kind(leg)
         manifold = touch(thing, place < listed.number, cos, sin, half_width)
         manifold = computed_once(manifold, manifold.total)
         zero = jnp.zeros_like(cos)
@@ -382,7 +371,7 @@ def _contacts_of(listed: Listed, memory: Memory, used: Array) -> tuple[Manifold,
     return make_list(find, used, listed.number)
 
 
-def _of_kind(leg: Array) -> Triple:
+def of_kind(leg: Array) -> Triple:
     """Half width, inverse mass and inverse inertia of legs."""
     lower = leg % 2 == 1
     upper_leg, lower_leg = (
@@ -431,16 +420,15 @@ def _velocity_sweeps(
     joints: list[Joint],
     leg: Array,
     contacts: Contact,
-    one: Array,
     used: Array,
 ) -> tuple[list[Triple], list[Pair], Impulses]:
     """All sweeps over the velocities of bodies and the impulses of motors and limits, and of contacts."""
 
     def touch_ground(legs: list[Triple], of_this: tuple[Contact, Impulses, Array]):
         contact, old, mine = of_this
-        velocity = [looks_costly(of_leg(mine, [each[axis] for each in legs]), one) for axis in range(3)]
-        new, velocity = solve_contact(contact, old, (velocity[0], velocity[1], velocity[2]), one)
-        velocity = _parts(lambda each: looks_costly(each, one), velocity)
+        velocity = looks_costly(_parts(lambda *each: of_leg(mine, each), *legs), contact.mass)
+        new, velocity = solve_contact(contact, old, velocity)
+        velocity = looks_costly(velocity, contact.mass)
         return [_where(mine == k, velocity, body) for k, body in enumerate(legs)], new
 
     def sweep(touch_all, _, carry):
@@ -492,153 +480,3 @@ def _limited(velocity: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
     turned = TIME_STEP * jnp.abs(velocity[2])
     factor = _LARGEST_MOVE / jnp.maximum(moved, _LARGEST_MOVE)
     return velocity * jnp.stack((factor, factor, _LARGEST_TURN / jnp.maximum(turned, _LARGEST_TURN)))
-
-
-class Placed(NamedTuple):
-    """A body while its position is corrected."""
-
-    x: Array
-    y: Array
-    angle: Array
-    cos: Array
-    sin: Array
-
-
-def _moved(body: Placed, x: Array | float, y: Array | float, turn: Array, one: Array) -> Placed:
-    cos, sin = turned_by(body.cos, body.sin, turn)
-    return Placed(body.x + x, body.y + y, body.angle + turn, looks_costly(cos, one), looks_costly(sin, one))
-
-
-def correct_contact(
-    manifold: Manifold,
-    leg: Placed,
-    factor: float,
-    *,
-    mass: Array | float,
-    inertia: Array | float,
-    one: Array,
-) -> tuple[Placed, Array]:
-    """Push legs out of the ground at both points of a contact, one after the other.
-
-    Legs are placed relative to the centre that the manifold was made at; mass and inertia are inverse. The
-    second result is the separation of the deepest point.
-    """
-    deepest = jnp.zeros_like(leg.x)
-    on_leg = manifold.on_leg > 0
-    nx, ny = manifold.normal
-    for number, (px, py) in enumerate(manifold.points):
-        x, y, _, cos, sin = leg
-        # A point of the leg above a plane of the ground, or a point of the ground below a side of the leg.
-        rx, ry = cos * px - sin * py, sin * px + cos * py
-        turned_x, turned_y = cos * nx - sin * ny, sin * nx + cos * ny
-        arm_x, arm_y = jnp.where(on_leg, px - x, rx), jnp.where(on_leg, py - y, ry)
-        push_x, push_y = jnp.where(on_leg, -turned_x, nx), jnp.where(on_leg, -turned_y, ny)
-        from_ground = nx * (x + rx) + ny * (y + ry)
-        from_leg = turned_x * (px - x) + turned_y * (py - y)
-        depth = jnp.where(on_leg, from_leg, from_ground) - (manifold.plane + SKIN)
-        exists = manifold.total > number
-        deepest = jnp.where(exists, jnp.minimum(deepest, depth), deepest)
-        error = jnp.minimum(jnp.maximum(factor * (depth + SLOP), -_LARGEST_CORRECTION), 0.0)
-        across = arm_x * push_y - arm_y * push_x
-        impulse = jnp.where(exists, -error, 0.0) / (mass + inertia * across * across)
-        leg = _moved(leg, mass * impulse * push_x, mass * impulse * push_y, inertia * across * impulse, one)
-    return leg, deepest
-
-
-def _correct_joint(index: int, side: Array, a: Placed, b: Placed, one: Array) -> tuple[Placed, Placed, Array]:
-    body_a, body_b = JOINT_BODIES[index]
-    ma, mb = INVERSE_MASSES[body_a], INVERSE_MASSES[body_b]
-    ia, ib = INVERSE_INERTIAS[body_a], INVERSE_INERTIAS[body_b]
-    bent = b.angle - a.angle - REFERENCE_ANGLES[index]
-    below, above = bent - LOWER_LIMITS[index], bent - UPPER_LIMITS[index]
-    error = jnp.where(side > 0, -below, jnp.where(side < 0, above, 0.0))
-    low = jnp.minimum(jnp.maximum(below + ANGULAR_SLOP, -_CORRECTED_TURN), 0.0)
-    high = jnp.minimum(jnp.maximum(above - ANGULAR_SLOP, 0.0), _CORRECTED_TURN)
-    turn = jnp.where(side > 0, low, jnp.where(side < 0, high, 0.0)) * (-1 / (ia + ib))
-    a, b = _moved(a, 0.0, 0.0, -ia * turn, one), _moved(b, 0.0, 0.0, ib * turn, one)
-    ax, ay = _turned(ANCHORS_A[index], a.cos, a.sin)
-    bx, by = _turned(ANCHORS_B[index], b.cos, b.sin)
-    cx, cy = b.x + bx - a.x - ax, b.y + by - a.y - ay
-    k11 = ma + mb + ay * ay * ia + by * by * ib
-    k12 = -ay * ax * ia - by * bx * ib
-    k22 = ma + mb + ax * ax * ia + bx * bx * ib
-    det = k11 * k22 - k12 * k12
-    px, py = (k12 * cy - k22 * cx) / det, (k12 * cx - k11 * cy) / det
-    fits = (cx * cx + cy * cy <= SLOP * SLOP) & (error <= ANGULAR_SLOP)
-    a = _moved(a, -ma * px, -ma * py, -ia * (ax * py - ay * px), one)
-    b = _moved(b, mb * px, mb * py, ib * (bx * py - by * px), one)
-    return a, b, fits
-
-
-class _Work(NamedTuple):
-    """The constants of the correction of positions."""
-
-    sides: list[Array]
-    centres: list[Pair]
-    """Where the legs were when contacts were found."""
-    pushes: Push
-    number: Array
-
-
-class _Placing(NamedTuple):
-    """Bodies, and how many sweeps they have had."""
-
-    bodies: list[Placed]
-    sweeps: Array
-
-
-def correct_positions(solution: Solution, start: Float[Array, "3 5 n"]) -> Float[Array, "3 5 n"]:
-    """Poses (x, y, angle) that fit joints and contacts again, up to Box2D's slop or the last sweep.
-
-    `start` is where the contacts were found.
-    """
-    pose, lanes = solution.pose, solution.pose.shape[-1]
-    cos, sin = jnp.cos(pose[2]), jnp.sin(pose[2])
-    bodies = [Placed(pose[0, k], pose[1, k], pose[2, k], cos[k], sin[k]) for k in range(5)]
-    centres = [(start[0, leg + 1], start[1, leg + 1]) for leg in range(4)]
-    work = _Work([side_of(start[2], j) for j in range(4)], centres, solution.pushes, solution.number)
-    placing = _Placing(bodies, constant_in(bodies[0].x, 0.0).astype(jnp.int32))
-    all_lanes = constant_in(bodies[0].x, 1.0) > 0
-    placing = until_done(_place, all_lanes, work, placing, max(16, lanes // 4))
-    return jnp.stack([jnp.stack(body[:3]) for body in placing.bodies], 1)
-
-
-def _place(work: _Work, placing: _Placing, unfinished: Array) -> tuple[_Placing, Array]:
-    """Some sweeps for lanes that need them, and who needs more."""
-    one = unknown_ones(work.centres[0][0])
-    used = jnp.where(unfinished, work.number, 0).max()
-
-    def advance(carry):
-        placing, unfinished, number = carry
-        corrected, fits = _position_sweep(placing.bodies, work, one, used)
-        bodies = jax.tree.map(lambda old, new: jnp.where(unfinished, new, old), placing.bodies, corrected)
-        sweeps = placing.sweeps + unfinished
-        return _Placing(bodies, sweeps), unfinished & ~fits & (sweeps < POSITION_SWEEPS), number + 1
-
-    carry = placing, unfinished, jnp.int32(0)
-    return lax.while_loop(lambda carry: (carry[2] < _SWEEPS_AT_ONCE) & carry[1].any(), advance, carry)[:2]
-
-
-def _position_sweep(bodies: list[Placed], work: _Work, one: Array, used: Array) -> tuple[list[Placed], Array]:
-    def push(place: Array, carry):
-        legs, deepest = carry
-        manifold, leg = entry(work.pushes, place)
-        _, mass, inertia = _of_kind(leg)
-        placed = Placed(*(looks_costly(of_leg(leg, values), one) for values in zip(*legs)))
-        placed, deep = correct_contact(manifold, placed, 0.2, mass=mass, inertia=inertia, one=one)
-        legs = [
-            Placed(*(jnp.where(leg == k, new, old) for new, old in zip(placed, body)))
-            for k, body in enumerate(legs)
-        ]
-        return legs, jnp.minimum(deepest, deep)
-
-    legs = [body._replace(x=body.x - x, y=body.y - y) for body, (x, y) in zip(bodies[1:], work.centres)]
-    legs, deepest = lax.fori_loop(0, used, push, (legs, 0 * one))
-    legs = [body._replace(x=body.x + x, y=body.y + y) for body, (x, y) in zip(legs, work.centres)]
-    bodies = [bodies[0], *legs]
-    fits = deepest >= -3 * SLOP
-    for j in SWEEP_ORDER:
-        a, b = JOINT_BODIES[j]
-        bodies[a], bodies[b], fits_j = _correct_joint(j, work.sides[j], bodies[a], bodies[b], one)
-        fits = fits & fits_j
-    return bodies, fits

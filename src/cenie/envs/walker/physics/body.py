@@ -35,6 +35,8 @@ def _rectangle(half_width: float, half_height: float) -> np.ndarray:
 _PARTS = [_polygon(HULL, 5.0), *(_polygon(_rectangle(w, HALF_HEIGHT), 1.0) for w in HALF_WIDTHS)]
 MASSES = np.array([part[0] for part in _PARTS])
 INERTIAS = np.array([part[2] for part in _PARTS])
+INVERSE_MASSES = tuple(float(np.float32(1 / mass)) for mass in MASSES)
+INVERSE_INERTIAS = tuple(float(np.float32(1 / inertia)) for inertia in INERTIAS)
 HULL_CENTRE = _PARTS[0][1]
 """The centre of mass of the hull, in the frame of the body; legs have theirs at the origin."""
 

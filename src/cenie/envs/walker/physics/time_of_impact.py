@@ -12,33 +12,23 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from cenie.envs.walker.body import HALF_HEIGHT
-from cenie.envs.walker.contact import (
-    SKIN,
+from cenie.envs.walker.physics.body import HALF_HEIGHT
+from cenie.envs.walker.physics.contact import (
     SLOTS,
     Manifold,
     Memory,
-    Things,
-    apart,
     in_slot,
     remembered,
     slots_of,
     touch,
     touched_bits,
 )
-from cenie.envs.walker.contact_list import entry
-from cenie.envs.walker.lanes import constant_in
-from cenie.envs.walker.solver import (
-    SLOP,
-    Contact,
-    Impulses,
-    Placed,
-    contact_of,
-    correct_contact,
-    solve_contact,
-    turned_by,
-)
-from cenie.xla.tricks import computed_once, looks_costly, unknown_ones
+from cenie.envs.walker.physics.contact_list import entry
+from cenie.envs.walker.physics.ground import SKIN, Things, apart
+from cenie.envs.walker.physics.lanes import constant_in
+from cenie.envs.walker.physics.positions import SLOP, Placed, correct_contact
+from cenie.envs.walker.physics.velocities import Contact, Impulses, contact_of, solve_contact, turned_by
+from cenie.xla.tricks import computed_once, looks_costly
 
 TARGET = 0.005
 """The distance at which a leg stops, skins aside."""
@@ -92,9 +82,9 @@ def _pose(path: _Path, t: Array) -> tuple[Array, Array, Array, Array]:
 _CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
-def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Array) -> tuple[Array, _Axis]:
+def _closest(sweep: _Path, half_width: Array, things: Things, t: Array) -> tuple[Array, _Axis]:
     """The distance at a time (not above 0 if they overlap), and the axis between the closest features."""
-    x, y, cos, sin = (looks_costly(each, one) for each in _pose(sweep, t))
+    x, y, cos, sin = looks_costly(_pose(sweep, t), things.x)
     w, h = half_width, HALF_HEIGHT
     ax, ay, a, b = things.axis_x, things.axis_y, things.half, things.thickness
     dx, dy = x - things.x, y - things.y
@@ -109,7 +99,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
         square = qu * qu + qv * qv
         closer = square < best
         best, bu, bv = jnp.where(closer, square, best), jnp.where(closer, qu, bu), jnp.where(closer, qv, bv)
-    on_ground, bu, bv = jnp.sqrt(best), looks_costly(bu, one), looks_costly(bv, one)
+    on_ground, (bu, bv) = jnp.sqrt(best), looks_costly((bu, bv), things.x)
     leg_best = jnp.full_like(u, jnp.inf)
     lx = ly = leg_best
     for sx, sy in _CORNERS:
@@ -120,7 +110,7 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
         closer = square < leg_best
         leg_best = jnp.where(closer, square, leg_best)
         lx, ly = jnp.where(closer, qx, lx), jnp.where(closer, qy, ly)
-    on_side, lx, ly = jnp.sqrt(leg_best), looks_costly(lx, one), looks_costly(ly, one)
+    on_side, (lx, ly) = jnp.sqrt(leg_best), looks_costly((lx, ly), things.x)
     along, across = jnp.abs(c) * w + jnp.abs(s) * h, jnp.abs(s) * w + jnp.abs(c) * h
     apart = (jnp.abs(u) > a + along) | (jnp.abs(v) > b + across)
     apart |= (jnp.abs(u * c + v * s) > w + a * jnp.abs(c) + b * jnp.abs(s)) | (
@@ -132,17 +122,14 @@ def _closest(sweep: _Path, half_width: Array, things: Things, t: Array, one: Arr
     nx, ny = nu * ax - nv * ay, nu * ay + nv * ax
     plane = jnp.abs(nu) * a + jnp.abs(nv) * b + nx * things.x + ny * things.y
     flat = jnp.abs(ly) > jnp.abs(lx)
-    axis = _Axis(
-        on_leg,
-        (
-            jnp.where(on_leg, jnp.where(flat, 0.0, jnp.sign(lx)), nx),
-            jnp.where(on_leg, jnp.where(flat, jnp.sign(ly), 0.0), ny),
-        ),
-        jnp.where(on_leg, jnp.where(flat, h, w), plane),
+    normal = (
+        jnp.where(on_leg, jnp.where(flat, 0.0, jnp.sign(lx)), nx),
+        jnp.where(on_leg, jnp.where(flat, jnp.sign(ly), 0.0), ny),
     )
-    distance = looks_costly(jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0), one)
-    normal = looks_costly(axis.normal[0], one), looks_costly(axis.normal[1], one)
-    return distance, _Axis(axis.on_leg, normal, looks_costly(axis.plane, one))
+    plane = jnp.where(on_leg, jnp.where(flat, h, w), plane)
+    distance = jnp.where(apart, jnp.minimum(on_ground, on_side), -1.0)
+    distance, normal, plane = looks_costly((distance, normal, plane), things.x)
+    return distance, _Axis(on_leg, normal, plane)
 
 
 def _deepest(
@@ -174,48 +161,43 @@ def _along(sweep: _Path, axis: _Axis, point: tuple[Array, Array], t: Array) -> A
 
 
 def first_touch(sweep: Sweep, half_width: Array, things: Things) -> Float[Array, "things ..."]:
-    """The part of the motion after which a leg first touches each thing; 1 if it does not."""
-    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
-    one = unknown_ones(things.x)
-    return _first_touch(path, half_width + 0 * things.x, things, one)
+    """The part of the motion after which a leg first touches each thing; 1 if it does not.
 
-
-def _first_touch(path: _Path, half_width: Array, things: Things, one: Array) -> Array:
-    """Box2D's search: until it is done everywhere, but with an ample limit.
-
-    Flags are numbers, 0 or 1, because kernels keep those in a form that is easy on the CPU.
+    Box2D's search: until it is done everywhere, but with an ample limit. Flags are numbers, 0 or 1, because
+    kernels keep those in a form that is easy on the CPU.
     """
+    path = jax.tree.map(lambda x: jnp.broadcast_to(x, things.x.shape), _path(sweep))
+    half_width = half_width + 0 * things.x
 
     def advance(carry):
         active, t1, result = carry
-        distance, axis = _closest(path, half_width, things, t1, one)
+        distance, axis = _closest(path, half_width, things, t1)
         near_enough = distance < TARGET + TOLERANCE
         result = jnp.where((active > 0) & (distance > 0) & near_enough, t1, result)
-        active = looks_costly(jnp.where(near_enough, 0.0, active), one)
+        active = looks_costly(jnp.where(near_enough, 0.0, active), things.x)
 
         def push_back(carry):
             inner, active, t1, t2, result = carry
-            s2, point = _deepest(path, half_width, things, axis, t2)
-            point = looks_costly(point[0], one), looks_costly(point[1], one)
-            s2 = looks_costly(s2, one)
+            s2, point = looks_costly(_deepest(path, half_width, things, axis, t2), things.x)
             apart_at_end = (inner > 0) & (s2 > TARGET + TOLERANCE)
             active = jnp.where(apart_at_end, 0.0, active)
             arrives = (inner > 0) & ~apart_at_end & (s2 > TARGET - TOLERANCE)
-            t1 = looks_costly(jnp.where(arrives, t2, t1), one)
-            s1 = looks_costly(_along(path, axis, point, t1), one)
+            t1 = looks_costly(jnp.where(arrives, t2, t1), things.x)
+            s1 = looks_costly(_along(path, axis, point, t1), things.x)
             searching = (inner > 0) & ~apart_at_end & ~arrives
             fails, stops = searching & (s1 < TARGET - TOLERANCE), searching & (s1 <= TARGET + TOLERANCE)
             result = jnp.where(stops & ~fails, t1, result)
-            active = looks_costly(jnp.where(stops, 0.0, active), one)
-            inner = looks_costly(jnp.where(searching & ~stops, 1.0, 0.0), one)
-            t2 = _root(path, axis, point, inner, t1, t2, s1, s2, one)
+            active = looks_costly(jnp.where(stops, 0.0, active), things.x)
+            inner = looks_costly(jnp.where(searching & ~stops, 1.0, 0.0), things.x)
+            t2 = _root(path, axis, point, inner, t1, t2, s1, s2)
             return inner, active, t1, t2, result
 
-        carry = active, active, t1, one, result
+        carry = active, active, t1, end, result
         _, active, t1, _, result = _repeat(push_back, carry, _PUSHES)
         return active, t1, result
 
-    return _repeat(advance, (one, 0 * one, one), _ADVANCES)[2]
+    begin, end = constant_in(path.x, 0.0), constant_in(path.x, 1.0)
+    return _repeat(advance, (end, begin, end), _ADVANCES)[2]
 
 
 def _repeat(function: Callable[..., Any], carry: Any, limit: int) -> Any:
@@ -227,14 +209,14 @@ def _repeat(function: Callable[..., Any], carry: Any, limit: int) -> Any:
     return lax.while_loop(goes_on, lambda carry: (carry[0] + 1, function(carry[1])), (jnp.int32(0), carry))[1]
 
 
-def _root(path, axis, point, active, t1, t2, s1, s2, one) -> Array:
+def _root(path, axis, point, active, t1, t2, s1, s2) -> Array:
     """When the separation is the target: bisection and secant steps in turn."""
 
     def narrow(carry):
         active, count, a1, a2, s1, s2, t = carry
         secant = a1 + (TARGET - s1) * (a2 - a1) / (s2 - s1)
-        trial = looks_costly(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), one)
-        s = looks_costly(_along(path, axis, point, trial), one)
+        trial = looks_costly(jnp.where((active > 0) & (count % 2 == 1), secant, (a1 + a2) / 2), path.x)
+        s = looks_costly(_along(path, axis, point, trial), path.x)
         t = jnp.where(active > 0, trial, t)
         above = s > TARGET
         searching = active > 0
@@ -268,7 +250,6 @@ def stop_at_ground(
 
     Things are seen from where the centres of the legs were when the step began.
     """
-    one = unknown_ones(legs.sweep.start[2])
 
     def stop(carry):
         legs, left, ignored, times, count = carry
@@ -301,11 +282,11 @@ def stop_at_ground(
         pushes = jax.tree.map(lambda x: x.astype(t.dtype), found._replace(number=None, names=None))
         at_stop = Placed(0 * t, 0 * t, angle, cos, sin)
         used = (found.total > 0).any(1).sum(dtype=jnp.int32)
-        shift = _push_out(at_stop, pushes, mass, inertia, one, used)
+        shift = _push_out(at_stop, pushes, mass, inertia, used)
         contacts = contact_of(
             found, shift.x, shift.y, cos=shift.cos, sin=shift.sin, mass=mass, inertia=inertia
         )
-        velocity = _solve_alone(sweep.velocity, contacts, one, used)
+        velocity = _solve_alone(sweep.velocity, contacts, used)
         velocity = jnp.where(stops, velocity, sweep.velocity)
         left = jnp.where(stops, left * (1 - t), left)
         start = x + shift.x, y + shift.y, shift.angle
@@ -326,28 +307,24 @@ def stop_at_ground(
     return lax.while_loop(lambda carry: (carry[3] < _LAST).any() & (carry[4] < _MOST_STOPS), stop, carry)[0]
 
 
-def _push_out(
-    leg: Placed, manifolds: Manifold, mass: Array, inertia: Array, one: Array, used: Array
-) -> Placed:
+def _push_out(leg: Placed, manifolds: Manifold, mass: Array, inertia: Array, used: Array) -> Placed:
     """Legs that stop are pushed out of what they touch, each until it is."""
 
     def sweep(carry):
         unfinished, leg = carry
 
         def push(slot, carry):
-            new, deep = correct_contact(
-                entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia, one=one
-            )
+            new, deep = correct_contact(entry(manifolds, slot), carry[0], 0.75, mass=mass, inertia=inertia)
             return new, jnp.minimum(carry[1], deep)
 
-        new, deepest = lax.fori_loop(0, used, push, (leg, 0 * one))
+        new, deepest = lax.fori_loop(0, used, push, (leg, constant_in(leg.x, 0.0)))
         new = Placed(*(jnp.where(unfinished > 0, fresh, old) for old, fresh in zip(leg, new)))
         return jnp.where(deepest >= -1.5 * SLOP, 0.0, unfinished), new
 
-    return _repeat(sweep, (one, leg), _POSITION_SWEEPS)[1]
+    return _repeat(sweep, (constant_in(leg.x, 1.0), leg), _POSITION_SWEEPS)[1]
 
 
-def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) -> Array:
+def _solve_alone(velocity: Array, contacts: Contact, used: Array) -> Array:
     """Velocities of legs that touch the ground and nothing else: sweeps until nothing changes any more."""
 
     def solved(length: int) -> tuple[Array, Array, Array]:
@@ -357,18 +334,14 @@ def _solve_alone(velocity: Array, contacts: Contact, one: Array, used: Array) ->
             _, before, impulses = carry
             velocity, new = before, []
             for contact, old in zip(slots, impulses):
-                each, velocity = solve_contact(contact, old, velocity, one)
-                velocity = (
-                    looks_costly(velocity[0], one),
-                    looks_costly(velocity[1], one),
-                    looks_costly(velocity[2], one),
-                )
+                each, velocity = solve_contact(contact, old, velocity)
+                velocity = looks_costly(velocity, contact.mass)
                 new.append(each)
             changes = [jnp.abs(new - old) > _SETTLED for new, old in zip(velocity, before)]
             return jnp.where(changes[0] | changes[1] | changes[2], 1.0, 0.0), velocity, new
 
-        none = [Impulses(*(jnp.zeros_like(one),) * 4)] * length
-        carry = one, (velocity[0], velocity[1], velocity[2]), none
+        none = [Impulses(*(constant_in(velocity[0], 0.0),) * 4)] * length
+        carry = constant_in(velocity[0], 1.0), (velocity[0], velocity[1], velocity[2]), none
         return _repeat(sweep, carry, _VELOCITY_SWEEPS)[1]
 
     return jnp.stack(lax.cond(used > 2, lambda: solved(SLOTS), lambda: solved(2)))

@@ -4,10 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from cenie.envs.walker.body import HULL, HULL_CENTRE
-from cenie.envs.walker.contact import Ground
-from cenie.envs.walker.lanes import folded
-from cenie.envs.walker.terrain import POINTS, STEP
+from cenie.envs.walker.physics.body import HULL, HULL_CENTRE
+from cenie.envs.walker.physics.ground import Ground, seen_from
+from cenie.envs.walker.physics.lanes import folded
 
 _CORNERS = (HULL - HULL_CENTRE)[::-1].astype(np.float32)
 _SIDES = np.roll(_CORNERS, -1, axis=0) - _CORNERS
@@ -29,11 +28,9 @@ def hull_distance(
     normals = [(cos * u - sin * v, sin * u + cos * v) for u, v in _NORMALS]
     low_x, high_x = _extremes([u for u, _ in corners])
     low_y, high_y = _extremes([v for _, v in corners])
-    left_most = x + low_x - 0.02
-    cell = jnp.clip(jnp.floor(left_most / STEP).astype(jnp.int32), 0, POINTS - 1 - _EDGES)
-    points = cell + jnp.arange(_EDGES + 1)[:, None]
-    px = ground.x.at[number, points].get(mode="promise_in_bounds") - x
-    py = ground.y.at[number, points].get(mode="promise_in_bounds") - y
+    (px, py), (left, bottom, right, top) = seen_from(
+        ground, number, x, y, left=x + low_x - 0.02, edges=_EDGES, boxes=_BOXES
+    )
     x1, y1, x2, y2 = px[:-1], py[:-1], px[1:], py[1:]
     length = jnp.sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2)
     nx, ny = (y2 - y1) / length, (x1 - x2) / length
@@ -42,12 +39,6 @@ def hull_distance(
     apart = _extremes([nx * u + ny * v for u, v in corners])[0] + jnp.abs(plane)
     for (u, v), offset in zip(normals, _PLANES):
         apart = jnp.maximum(apart, jnp.minimum(u * x1 + v * y1, u * x2 + v * y2) - offset)
-    first = ground.first_box.at[number, cell].get(mode="promise_in_bounds")
-    boxes = jnp.minimum(first + jnp.arange(_BOXES)[:, None], ground.boxes.shape[1] - 1)
-    left, bottom, right, top = (
-        ground.boxes.at[number, boxes, side].get(mode="promise_in_bounds") - (x if side % 2 == 0 else y)
-        for side in range(4)
-    )
     from_box = jnp.maximum(
         jnp.maximum(left - high_x, low_x - right), jnp.maximum(bottom - high_y, low_y - top)
     )
