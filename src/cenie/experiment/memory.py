@@ -22,7 +22,7 @@ from cenie.experiment.config import MAX_PARALLEL_EPISODES, Config
 from cenie.settings import Problem
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 
 _NUMBERS, _FLAGS = 3, 4

@@ -20,7 +20,7 @@ from cenie.replay.buffer import BufferState
 from cenie.replay.config import Constant
 from cenie.replay.play import Play
 from cenie.settings import setting
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Novelty
 

@@ -20,7 +20,7 @@ from cenie.records import Level
 from cenie.replay.buffer import BufferState
 from cenie.replay.play import Play
 from cenie.settings import Problem, SettingsError, setting
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Novelty
 from cenie.xla.devices import on_own_rows

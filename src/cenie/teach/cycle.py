@@ -20,7 +20,8 @@ from cenie.replay.play import Play
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import observed_features, rollout_features, with_action
-from cenie.student.networks import Network, make_network
+from cenie.student.networks.base import Network
+from cenie.student.networks.table import make_network
 from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect

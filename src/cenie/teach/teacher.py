@@ -18,7 +18,7 @@ from cenie.replay import weight
 from cenie.replay.buffer import BufferState
 from cenie.replay.outcomes import episode_outcomes, with_ends
 from cenie.replay.play import EDIT, NEW, REPLAY, Play
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach import measure
 from cenie.teach.curriculum import (
     NOVELTY,
