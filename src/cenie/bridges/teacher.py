@@ -32,7 +32,7 @@ from cenie.novelty.tensors import from_tensor
 from cenie.records import Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Points
-from cenie.replay.play import Play
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
 from cenie.rundir import manifest as manifests
@@ -41,7 +41,7 @@ from cenie.settings import Problem, SettingsError, show
 from cenie.student.advantage import gae
 from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
+from cenie.teach.curriculum import Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import Metrics, apart
 from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs

@@ -17,19 +17,12 @@ from cenie.records import Level, strongly_typed
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.outcomes import episode_outcomes, with_ends
 from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.student.networks.base import Network
 from cenie.teach import measure
-from cenie.teach.curriculum import (
-    NOVELTY,
-    Assignment,
-    Column,
-    Curriculum,
-    Editing,
-    Replay,
-    TeacherState,
-)
+from cenie.teach.curriculum import Assignment, Column, Curriculum, Editing, Replay, TeacherState
 from cenie.teach.measure import Metrics
 from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, most_novel
 from cenie.teach.recording import Columns
@@ -206,7 +199,7 @@ def locate(
         has its novelty among its scores, under what was learned from earlier batches.
     """
 
-    def look_up(buffer: BufferState, play: Play) -> Play:
+    def look_up(_: Any, buffer: BufferState, play: Play) -> Play:
         return jax.lax.cond(
             play.is_replayed,
             lambda: buffers.locate_sampled(buffer, play),
@@ -215,7 +208,7 @@ def locate(
 
     # Every device does this and `store` in full, which is little, rather than wait for others at every step.
     looked_up = [
-        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), buffer, play.without_steps())
+        side_by_side(mesh, look_up, buffer, play.without_steps())
         for buffer, play in zip(state.buffers, plays)
     ]
     plays = tuple(play.located_as(_of_student(looked_up, number)) for number, play in enumerate(plays))
