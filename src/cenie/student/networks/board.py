@@ -16,14 +16,8 @@ from cenie.settings import Problem, setting
 from cenie.spaces import Box, Discrete, Space, numbers_in
 from cenie.student.encoders import Bits, Spaces, bits_of, image_and_rest, read_image_and_rest
 from cenie.student.layers import Linear, features_first, features_last, orthogonal
-from cenie.student.networks.base import (
-    HEAD_SIZE_HELP,
-    Decision,
-    MemorylessNetwork,
-    NetworkSettings,
-    Policy,
-    make_heads,
-)
+from cenie.student.networks import base
+from cenie.student.networks.base import Decision, MemorylessNetwork, NetworkSettings, Policy
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ class Board(NetworkSettings):
         "is named.",
         source="ours",
     )
-    head_size: int = setting(32, minimum=1, maximum=65_536, help=HEAD_SIZE_HELP, source="ours")
+    head_size: int = setting(32, minimum=1, maximum=65_536, help=base.HEAD_SIZE_HELP, source="ours")
 
     def codes_of(self, image: Box) -> tuple[int, ...]:
         """The codes that are told apart."""
@@ -96,7 +90,7 @@ class OnBoard(MemorylessNetwork):
             numbers_in(space) for space in rest if isinstance(space, Discrete)
         )
         keys = jax.random.split(key, 4)
-        self.hidden, _, self.critic = make_heads(keys, inputs, settings.head_size, self.policy)
+        self.hidden, _, self.critic = base.make_heads(keys, inputs, settings.head_size, self.policy)
         self.actor = orthogonal(keys[2], settings.head_size + inputs, waves, self.policy.gain)
 
     def decide(self, observation: Observation) -> Decision:

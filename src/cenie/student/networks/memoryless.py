@@ -10,28 +10,11 @@ from jaxtyping import PRNGKeyArray
 from cenie.records import Observation
 from cenie.settings import Problem, setting
 from cenie.spaces import Space
-from cenie.student.encoders import (
-    ENCODER_HELP,
-    ENCODER_SOURCE,
-    Encoder,
-    EncoderConfig,
-    Flat,
-    Spaces,
-    misfits_of,
-    width_of,
-)
+from cenie.student import encoders
+from cenie.student.encoders import Encoder, EncoderConfig, Flat, Spaces
 from cenie.student.layers import Linear
-from cenie.student.networks.base import (
-    CONTINUOUS_HELP,
-    HEAD_SIZE_HELP,
-    Continuous,
-    Decision,
-    MemorylessNetwork,
-    NetworkSettings,
-    Policy,
-    decide_by_heads,
-    make_heads,
-)
+from cenie.student.networks import base
+from cenie.student.networks.base import Continuous, Decision, MemorylessNetwork, NetworkSettings, Policy
 
 
 @dataclass(frozen=True)
@@ -39,18 +22,18 @@ class Memoryless(NetworkSettings):
     """Encoder, and an actor and a critic with one hidden layer each, without memory."""
 
     kind: Literal["memoryless"] = "memoryless"
-    encoder: EncoderConfig = setting(factory=Flat, help=ENCODER_HELP, source=ENCODER_SOURCE)
+    encoder: EncoderConfig = setting(factory=Flat, help=encoders.ENCODER_HELP, source=encoders.ENCODER_SOURCE)
     head_size: int = setting(
         32,
         minimum=1,
         maximum=65_536,
-        help=HEAD_SIZE_HELP,
+        help=base.HEAD_SIZE_HELP,
         source="original code, mazes: the designers of Minimax and REPAIRED",
     )
-    continuous: Continuous = setting("gaussian", help=CONTINUOUS_HELP, source="ours")
+    continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="ours")
 
     def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
-        return misfits_of(self.encoder, spaces)
+        return encoders.misfits_of(self.encoder, spaces)
 
     def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Feedforward":
         return Feedforward(self, spaces, action_space, key)
@@ -72,8 +55,9 @@ class Feedforward(MemorylessNetwork):
         encoder_key, key = jax.random.split(key)
         self.encoder = settings.encoder.make(spaces, encoder_key)
         self.policy = Policy(action_space, settings.continuous)
-        keys, width = jax.random.split(key, 4), width_of(self.encoder, spaces)
-        self.hidden, self.actor, self.critic = make_heads(keys, width, settings.head_size, self.policy)
+        keys, width = jax.random.split(key, 4), encoders.width_of(self.encoder, spaces)
+        self.hidden, self.actor, self.critic = base.make_heads(keys, width, settings.head_size, self.policy)
 
     def decide(self, observation: Observation) -> Decision:
-        return decide_by_heads(self.hidden, self.actor, self.critic, self.policy, self.encoder(observation))
+        features = self.encoder(observation)
+        return base.decide_by_heads(self.hidden, self.actor, self.critic, self.policy, features)

@@ -15,14 +15,8 @@ from cenie.settings import Problem, setting
 from cenie.spaces import Space, numbers_in
 from cenie.student.encoders import Spaces, flatten
 from cenie.student.layers import Linear, features_last, orthogonal
-from cenie.student.networks.base import (
-    CONTINUOUS_HELP,
-    Continuous,
-    Decision,
-    MemorylessNetwork,
-    NetworkSettings,
-    Policy,
-)
+from cenie.student.networks import base
+from cenie.student.networks.base import Continuous, Decision, MemorylessNetwork, NetworkSettings, Policy
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Mlp(NetworkSettings):
     activation: Literal["tanh", "relu"] = setting(
         "tanh", help="The activation after each hidden layer.", source="original code, walker"
     )
-    continuous: Continuous = setting("gaussian", help=CONTINUOUS_HELP, source="original code, walker")
+    continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="original code, walker")
 
     def check(self) -> Iterator[Problem]:
         if not self.hidden_sizes:

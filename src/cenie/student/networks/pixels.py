@@ -16,17 +16,8 @@ from cenie.spaces import Box, Space, is_image, numbers_in
 from cenie.student.convolutions import NUMBERS_AT_ONCE, Convolution, in_blocks, on_cpu
 from cenie.student.encoders import Spaces
 from cenie.student.layers import Linear, features_first, features_last
-from cenie.student.networks.base import (
-    CONTINUOUS_HELP,
-    HEAD_SIZE_HELP,
-    Continuous,
-    Decision,
-    Network,
-    NetworkSettings,
-    Policy,
-    frames_seen,
-    make_heads,
-)
+from cenie.student.networks import base
+from cenie.student.networks.base import Continuous, Decision, Network, NetworkSettings, Policy
 
 
 @dataclass(frozen=True)
@@ -67,9 +58,9 @@ class Pixels(NetworkSettings):
         source="original code, racing",
     )
     head_size: int = setting(
-        100, minimum=1, maximum=65_536, help=HEAD_SIZE_HELP, source="original code, racing"
+        100, minimum=1, maximum=65_536, help=base.HEAD_SIZE_HELP, source="original code, racing"
     )
-    continuous: Continuous = setting("beta", help=CONTINUOUS_HELP, source="original code, racing")
+    continuous: Continuous = setting("beta", help=base.CONTINUOUS_HELP, source="original code, racing")
 
     def check(self) -> Iterator[Problem]:
         if not self.channels:
@@ -137,7 +128,7 @@ class FrameStack(Network):
         ]
         gain = self.policy.gain if self.policy.distribution == "categorical" else math.sqrt(2.0)
         keys = jax.random.split(heads_key, 4)
-        self.hidden, self.actor, self.critic = make_heads(
+        self.hidden, self.actor, self.critic = base.make_heads(
             keys, math.prod(shapes[-1]), settings.head_size, self.policy, gain=gain
         )
 
@@ -175,7 +166,7 @@ class FrameStack(Network):
     def sequence(self, memory: Memory, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
         (images,) = jax.tree.leaves(observation)
         film = jnp.concatenate([memory, images], axis=1)
-        shown = jax.vmap(lambda film, when: film[when])(film, frames_seen(start, self.lookback))
+        shown = jax.vmap(lambda film, when: film[when])(film, base.frames_seen(start, self.lookback))
         count, steps = start.shape
         decision = self._decide(shown.reshape(count * steps, *shown.shape[2:]))
         return jax.tree.map(lambda leaf: leaf.reshape(count, steps, *leaf.shape[1:]), decision)

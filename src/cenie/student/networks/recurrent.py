@@ -11,30 +11,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from cenie.records import Memory, Observation
 from cenie.settings import Problem, setting
 from cenie.spaces import Space
-from cenie.student.encoders import (
-    ENCODER_HELP,
-    ENCODER_SOURCE,
-    Encoder,
-    EncoderConfig,
-    Flat,
-    Spaces,
-    misfits_of,
-    width_of,
-)
+from cenie.student import encoders
+from cenie.student.encoders import Encoder, EncoderConfig, Flat, Spaces
 from cenie.student.gru import GRU
 from cenie.student.layers import Linear
 from cenie.student.lstm import LSTM
-from cenie.student.networks.base import (
-    CONTINUOUS_HELP,
-    HEAD_SIZE_HELP,
-    Continuous,
-    Decision,
-    Network,
-    NetworkSettings,
-    Policy,
-    decide_by_heads,
-    make_heads,
-)
+from cenie.student.networks import base
+from cenie.student.networks.base import Continuous, Decision, Network, NetworkSettings, Policy
 
 _MEMORY_SIZE = "Units of the memory."
 
@@ -44,25 +27,25 @@ class Lstm(NetworkSettings):
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
     kind: Literal["lstm"] = "lstm"
-    encoder: EncoderConfig = setting(factory=Flat, help=ENCODER_HELP, source=ENCODER_SOURCE)
+    encoder: EncoderConfig = setting(factory=Flat, help=encoders.ENCODER_HELP, source=encoders.ENCODER_SOURCE)
     memory_size: int = setting(
         256, minimum=1, maximum=65_536, help=_MEMORY_SIZE, source="original code, mazes"
     )
     # The original code names (32, 32), but its builder makes one hidden layer.
     head_size: int = setting(
-        32, minimum=1, maximum=65_536, help=HEAD_SIZE_HELP, source="original code, mazes"
+        32, minimum=1, maximum=65_536, help=base.HEAD_SIZE_HELP, source="original code, mazes"
     )
     forget_bias: float = setting(
         0.0,
         help="The initial biases of the forget gates: 1 remembers for longer at first.",
         source="original code, mazes",
     )
-    continuous: Continuous = setting("gaussian", help=CONTINUOUS_HELP, source="ours")
+    continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="ours")
 
     recurrent: ClassVar[bool] = True
 
     def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
-        return misfits_of(self.encoder, spaces)
+        return encoders.misfits_of(self.encoder, spaces)
 
     def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Recurrent":
         return Recurrent(self, spaces, action_space, key)
@@ -77,15 +60,15 @@ class Gru(NetworkSettings):
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
     kind: Literal["gru"] = "gru"
-    encoder: EncoderConfig = setting(factory=Flat, help=ENCODER_HELP, source=ENCODER_SOURCE)
+    encoder: EncoderConfig = setting(factory=Flat, help=encoders.ENCODER_HELP, source=encoders.ENCODER_SOURCE)
     memory_size: int = setting(256, minimum=1, maximum=65_536, help=_MEMORY_SIZE, source="ours")
-    head_size: int = setting(32, minimum=1, maximum=65_536, help=HEAD_SIZE_HELP, source="ours")
-    continuous: Continuous = setting("gaussian", help=CONTINUOUS_HELP, source="ours")
+    head_size: int = setting(32, minimum=1, maximum=65_536, help=base.HEAD_SIZE_HELP, source="ours")
+    continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="ours")
 
     recurrent: ClassVar[bool] = True
 
     def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
-        return misfits_of(self.encoder, spaces)
+        return encoders.misfits_of(self.encoder, spaces)
 
     def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Recurrent":
         return Recurrent(self, spaces, action_space, key)
@@ -114,9 +97,9 @@ class Recurrent(Network):
         encoder_key, key = jax.random.split(key)
         keys = jax.random.split(key, 5)
         self.encoder = settings.encoder.make(spaces, encoder_key)
-        self.core = settings.memory(width_of(self.encoder, spaces), keys[0])
+        self.core = settings.memory(encoders.width_of(self.encoder, spaces), keys[0])
         self.policy = Policy(action_space, settings.continuous)
-        self.hidden, self.actor, self.critic = make_heads(
+        self.hidden, self.actor, self.critic = base.make_heads(
             keys[1:], settings.memory_size, settings.head_size, self.policy
         )
 
@@ -136,7 +119,7 @@ class Recurrent(Network):
         return jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), self._decide(outputs))
 
     def _decide(self, outputs: Float[Array, "h ..."]) -> Decision:
-        return decide_by_heads(self.hidden, self.actor, self.critic, self.policy, outputs)
+        return base.decide_by_heads(self.hidden, self.actor, self.critic, self.policy, outputs)
 
 
 def _transposed(parts: Memory) -> Memory:
