@@ -303,9 +303,9 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
     )
     points = None
     if keeps_points:
-        described = dataclasses.replace(
-            rollout, features=_described(setup, rollout.features, rollout.observation)
-        )
+        assert rollout.features is not None
+        features = _described(setup, rollout.features, rollout.observation)
+        described = dataclasses.replace(rollout, features=features)
         values = rollout_features(described, setup.environment.action_space)
         points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
     return dataclasses.replace(

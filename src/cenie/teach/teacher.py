@@ -462,6 +462,7 @@ def _row(curriculum: Curriculum, play: Play, buffer: BufferState | None = None) 
     lineage = {"parent": play.parents, "generation": play.generations}
     if buffer is None:
         return {"id": jnp.full_like(play.parents, -1)} | lineage
+    ids = jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)
     completed = play.outcomes.completed
     scores = {
         name: jnp.where(completed, score, jnp.nan) for name, score in play.scores.items() if name != NOVELTY
@@ -469,7 +470,7 @@ def _row(curriculum: Curriculum, play: Play, buffer: BufferState | None = None) 
     if curriculum.novelty is not None:
         # Novelty is of the first student's experience.
         scores[NOVELTY] = play.scores.get(NOVELTY, jnp.full(completed.shape, jnp.nan))
-    return {"id": jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)} | lineage | scores
+    return {"id": ids} | lineage | scores
 
 
 def _stored(
