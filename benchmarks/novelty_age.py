@@ -22,8 +22,8 @@ from cenie.experiment.presets import preset
 from cenie.methods.cenie import CenieNovelty
 from cenie.novelty import coverage
 from cenie.replay.buffer import levels_at
+from cenie.replay.columns import NOVELTY, REGRET
 from cenie.replay.play import Play
-from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, TrainState, init, play
 from cenie.xla.parts import CompiledCycles
 

@@ -29,8 +29,8 @@ from cenie.methods.cenie import CenieNovelty
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import Exact, Sliced
 from cenie.replay import buffer as buffers
+from cenie.replay.columns import NOVELTY, REGRET
 from cenie.replay.play import NEW, Play
-from cenie.teach.curriculum import NOVELTY, REGRET
 from cenie.teach.cycle import Setup, init, play
 from cenie.teach.novelty import ExaminingNovelty, Novelty
 

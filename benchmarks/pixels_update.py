@@ -23,8 +23,9 @@ import torch
 from cenie.records import Rollout
 from cenie.spaces import Box
 from cenie.student import convolutions, networks
-from cenie.student.config import Pixels, PPOConfig, StudentConfig
-from cenie.student.networks import FrameStack, make_network
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.networks.pixels import FrameStack, Pixels
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import init_student, learn
 
 LEVELS, STEPS, ACTIONS = 4, 125, 3

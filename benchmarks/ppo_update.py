@@ -29,9 +29,12 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.reset import step_and_restart
 from cenie.records import Level, Memory, Observation, Rollout
-from cenie.student.config import Bits, Lstm, PPOConfig, StudentConfig
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.encoders import Bits
 from cenie.student.lstm import LSTM
-from cenie.student.networks import Decision, Network, Recurrent, make_network
+from cenie.student.networks.base import Decision, Network
+from cenie.student.networks.recurrent import Lstm, Recurrent
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
 

@@ -21,7 +21,7 @@ import cenie
 from cenie.envs.reset import step_and_restart
 from cenie.novelty import coverage
 from cenie.student.features import rollout_features
-from cenie.student.networks import make_network
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import advantages_for, init_student, learn
 from cenie.student.rollout import collect
 

@@ -23,7 +23,7 @@ from cenie.envs.walker.domain import walker_domain
 from cenie.experiment.evaluate import play_once
 from cenie.experiment.presets import preset
 from cenie.records import Rollout
-from cenie.student.networks import make_network
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import init_student, learn
 
 with warnings.catch_warnings():

@@ -93,6 +93,19 @@ def test_an_added_coverage_model_trains(library: Path) -> None:
     assert json.loads(rows[-1])["teacher/fit/variance"] > 0.0
 
 
+def test_an_added_network_trains(library: Path) -> None:
+    """Its settings are in the help, checked, and written down."""
+    assert "The size of the first weights." in cenie(library, "train", "maze", "dr", "student", "--help")
+    linear = ["--student.network.kind", "linear", "--student.network.gain"]
+    small = [*SMALL[:6], *SMALL[10:], "--env.size", "5"]
+    refused = cenie(library, "train", "maze", "dr", *small, *linear, "0")
+    assert "student.network.gain: must be greater than 0.0, got 0.0" in refused
+    said = cenie(library, "train", "maze", "dr", *small, *linear, "0.5", "--out", "d")
+    assert json.loads((library / "d/summary.json").read_text())["updates"] == 2, said
+    network = json.loads((library / "d/config.json").read_text())["student"]["network"]
+    assert network == {"kind": "linear", "gain": 0.5}
+
+
 def test_a_patch_that_fits_nowhere_or_twice_is_refused() -> None:
     assert patched("a\nb\n", " a\n+c\n b\n") == "a\nc\nb\n"
     for text in ("b\n", "a\na\n"):

@@ -33,7 +33,7 @@ from cenie.rundir.snapshots import read_snapshot
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical, DiagonalGaussian
-from cenie.student.networks import Decision, Network
+from cenie.student.networks.base import Decision, Network
 from cenie.teach.curriculum import Column, Curriculum, Editing, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Novelty

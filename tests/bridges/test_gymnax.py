@@ -20,8 +20,8 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.experiment.evaluate import play_once
 from cenie.spaces import Box, Discrete
-from cenie.student.config import Mlp
-from cenie.student.networks import make_network
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.table import make_network
 from tests.bridges.old_gymnax import DIRECTORY, old_gymnax
 
 KEY = jax.random.key(0)

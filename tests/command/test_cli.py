@@ -21,7 +21,9 @@ from cenie.methods.table import METHODS
 from cenie.rundir.config_file import load_config
 from cenie.rundir.files import write_json
 from cenie.settings import SettingsError
-from cenie.student.config import Bits, Gru, Mlp
+from cenie.student.encoders import Bits
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.recurrent import Gru
 from tests.backends import STARTED
 from tests.tiny import tiny
 

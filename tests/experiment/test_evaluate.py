@@ -15,7 +15,8 @@ from cenie.experiment import evaluate as module
 from cenie.experiment.evaluate import evaluate, play_once
 from cenie.experiment.rows import EvaluationRow, level_scores, solved_rates, suite_mean
 from cenie.student.actions import Categorical
-from cenie.student.networks import Decision, Network, make_network
+from cenie.student.networks.base import Decision, Network
+from cenie.student.networks.table import make_network
 from cenie.xla.devices import level_mesh, place
 from tests.tiny import tiny
 

@@ -24,7 +24,7 @@ from cenie.experiment.memory import (
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.settings import SettingsError
-from cenie.student.networks import make_network
+from cenie.student.networks.table import make_network
 from cenie.teach.cycle import Setup, TrainState, ask_and_play, init, learn_all, state_shapes
 from cenie.training.preflight import check_start
 from tests.tiny import tiny

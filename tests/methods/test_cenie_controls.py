@@ -10,9 +10,10 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.observe import MazeObservation
 from cenie.methods.cenie_controls import ShuffledNovelty, ShuffledState
+from cenie.replay.columns import NOVELTY
+from cenie.replay.play import REPLAY
 from cenie.settings import SettingsError
 from cenie.student.features import observed_features
-from cenie.teach.curriculum import NOVELTY, REPLAY
 from tests.teach.runs import run
 
 

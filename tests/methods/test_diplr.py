@@ -15,9 +15,9 @@ from scipy import stats
 from cenie.methods.diplr import DiplrNovelty
 from cenie.methods.occupancy import Exact, Sliced, ascending, pairwise, unit_directions
 from cenie.replay import buffer as buffers
+from cenie.replay.columns import NOVELTY
 from cenie.replay.outcomes import Points
 from cenie.replay.play import Play
-from cenie.teach.curriculum import NOVELTY
 from cenie.xla.devices import level_mesh
 from tests.teach.runs import run
 

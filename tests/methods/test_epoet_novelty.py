@@ -14,10 +14,10 @@ import cenie
 from cenie.experiment.build import build
 from cenie.methods.epoet_novelty import EpoetNovelty, first_returns
 from cenie.replay import buffer as buffers
+from cenie.replay.columns import NOVELTY
 from cenie.replay.outcomes import Points
-from cenie.replay.play import Play
+from cenie.replay.play import REPLAY, Play
 from cenie.rundir.checkpoint import digest
-from cenie.teach.curriculum import NOVELTY, REPLAY
 from cenie.teach.cycle import init
 from tests.teach.runs import run
 from tests.tiny import tiny

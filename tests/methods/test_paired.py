@@ -25,8 +25,11 @@ from cenie.replay.outcomes import Outcomes, episode_outcomes
 from cenie.rundir.checkpoint import digest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete
-from cenie.student.config import Lstm, Mlp, PPOConfig, border_of, image_and_rest
-from cenie.student.encoders import board_and_discrete, parts_of
+from cenie.student.config import PPOConfig
+from cenie.student.encoders import image_and_rest, parts_of, width_of
+from cenie.student.networks.board import board_and_discrete, border_of
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.recurrent import Lstm
 from cenie.teach import teacher
 from tests.tiny import tiny
 
@@ -364,7 +367,8 @@ def test_presets_say_what_paper_and_original_code_say_of_each_agent(domain, meth
     assert (ppo.gamma, ppo.gae_lambda) == (config.student.ppo.gamma, config.student.ppo.gae_lambda)
     if domain == "maze":
         width = 13 * 13 * 128 + 10 + 50
-        assert network.encoder.width(spec_of(config).observation_parts) == width
+        parts = spec_of(config).observation_parts
+        assert width_of(network.encoder.make(parts, jax.random.key(0)), parts) == width
 
 
 def spec_of(config):

@@ -15,7 +15,7 @@ from cenie.experiment.presets import preset
 from cenie.methods.poet import ADAPT, LEARN, SCOUT, TRY, PoetSource, PoetState, PoetTeacher
 from cenie.replay.outcomes import Outcomes
 from cenie.settings import SettingsError
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.student.ppo import StudentState
 from cenie.student.returns import initial_scale
 from cenie.teach.cycle import state_shapes

@@ -12,8 +12,8 @@ from cenie.envs.maze.formats import from_text
 from cenie.envs.maze.level import encoding as maze_encoding
 from cenie.envs.walker.level import make_level
 from cenie.experiment.build import build
+from cenie.replay.columns import NOVELTY
 from cenie.settings import SettingsError
-from cenie.teach.curriculum import NOVELTY
 from tests.teach.runs import run
 from tests.tiny import tiny
 

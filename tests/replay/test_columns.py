@@ -14,14 +14,14 @@ from cenie.experiment.build import build, place
 from cenie.experiment.presets import preset
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
-from cenie.replay.columns import name_problem, parse_weighted, score_columns
+from cenie.replay.columns import NOVELTY, name_problem, parse_weighted, score_columns
 from cenie.replay.config import Adaptive, Constant, PriorityConfig, ReplayConfig
 from cenie.replay.scores import SCORES, Score
 from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
 from cenie.rundir.levels import LevelTable, read_levels
 from cenie.teach import teacher
-from cenie.teach.curriculum import NOVELTY, Column, Curriculum, Replay
+from cenie.teach.curriculum import Column, Curriculum, Replay
 from cenie.teach.cycle import init
 from cenie.teach.novelty import Novelty
 from cenie.teach.source import RandomSource

@@ -8,7 +8,7 @@ from cenie.envs.maze.config import MazeConfig
 from cenie.envs.maze.domain import maze_domain
 from cenie.envs.maze.level import make_level
 from cenie.experiment.evaluate import episode_keys, evaluate, record_episodes
-from cenie.student.networks import make_network
+from cenie.student.networks.table import make_network
 from tests.experiment.test_evaluate import AlwaysForward, corridor
 from tests.tiny import tiny
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenie.experiment.build import build
+from cenie.replay.play import EDIT, NEW, REPLAY
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.levels import KINDS, LevelTable, is_recorded, read_levels
 from cenie.rundir.snapshot_arrays import levels_of_snapshot, snapshot_arrays
 from cenie.rundir.snapshots import Snapshots, cut_snapshots, read_snapshot, snapshots_of
 from cenie.rundir.tables import cut_after
 from cenie.system.durable import WriteError
-from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import init
 from tests.tiny import tiny
 

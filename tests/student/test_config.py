@@ -2,18 +2,13 @@ import pytest
 
 from cenie.settings import SettingsError, read, to_data
 from cenie.spaces import Box, Discrete, Space
-from cenie.student.config import (
-    Bits,
-    Board,
-    Conv,
-    Gru,
-    Lstm,
-    Mlp,
-    NetworkConfig,
-    Pixels,
-    PPOConfig,
-    StudentConfig,
-)
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.encoders import Bits, Conv
+from cenie.student.networks.board import Board
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.pixels import Pixels
+from cenie.student.networks.recurrent import Gru, Lstm
+from cenie.student.networks.table import NetworkConfig
 
 
 def test_defaults_are_valid_and_survive_a_round_trip() -> None:

@@ -10,22 +10,15 @@ import pytest
 from cenie.settings import SettingsError
 from cenie.spaces import Box, Discrete, Space
 from cenie.student.actions import Beta, Categorical, DiagonalGaussian
-from cenie.student.config import (
-    Bits,
-    Board,
-    Conv,
-    Flat,
-    Gru,
-    Lstm,
-    Memoryless,
-    Mlp,
-    NetworkConfig,
-    Pixels,
-    StudentConfig,
-)
-from cenie.student.encoders import BitsEncoder, ConvEncoder, FlatEncoder, parts_of
-from cenie.student.networks import MLP, FrameStack, Network, OnBoard, Recurrent, frames_seen, make_network
-from cenie.student.waves import board_waves
+from cenie.student.config import StudentConfig
+from cenie.student.encoders import Bits, BitsEncoder, Conv, ConvEncoder, Flat, FlatEncoder, parts_of, width_of
+from cenie.student.networks.base import Network, frames_seen
+from cenie.student.networks.board import Board, OnBoard, board_waves
+from cenie.student.networks.memoryless import Memoryless
+from cenie.student.networks.mlp import MLP, Mlp
+from cenie.student.networks.pixels import FrameStack, Pixels
+from cenie.student.networks.recurrent import Gru, Lstm, Recurrent
+from cenie.student.networks.table import NetworkConfig, make_network
 from tests.student.probes import View
 
 N, T = 3, 6
@@ -123,7 +116,7 @@ def test_only_discrete_parts_are_mapped_if_told_so() -> None:
     assert encoder.rest is not None
     time = encoder.rest.weight[:, observation["time"]] + encoder.rest.bias[:, None]
     read = encoder(observation)
-    assert len(read) == Conv(mapped="discrete", rest_size=2).width(parts_of(GRID))
+    assert len(read) == width_of(encoder, parts_of(GRID)) == 7 * 9 * 16 + 2 + 4
     np.testing.assert_allclose(read[-6:-4], time, atol=1e-6)
     np.testing.assert_allclose(read[-4:], observation["noise"].T, atol=1e-6)
 
@@ -191,9 +184,10 @@ def test_a_board_reads_no_noise_and_nothing_on_the_border() -> None:
 
 def test_an_image_may_come_alone() -> None:
     space = Box((5, 5, 3), 0, 10, "uint8")
-    for settings, encoder in ((Conv(), ConvEncoder), (WALL_AND_GOAL, BitsEncoder)):
-        alone = encoder(settings, (space,), jax.random.key(0))(views(N).image)
-        assert alone.shape == (settings.width((space,)), N)
+    for settings, width in ((Conv(), 3 * 3 * 16), (WALL_AND_GOAL, 6)):
+        encoder = settings.make((space,), jax.random.key(0))
+        assert encoder(views(N).image).shape == (width, N)
+        assert width_of(encoder, (space,)) == width
 
 
 def test_a_flat_encoder_reads_numbers_bits_and_scaled_pixels() -> None:

@@ -13,9 +13,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from cenie.records import Memory, Observation, Rollout
 from cenie.spaces import Box, Discrete
 from cenie.student.actions import Categorical
-from cenie.student.config import Conv, Lstm, Mlp, Pixels, PPOConfig, StudentConfig
+from cenie.student.config import PPOConfig, StudentConfig
 from cenie.student.convolutions import Convolution
-from cenie.student.networks import Decision, FrameStack, Network, make_network
+from cenie.student.encoders import Conv
+from cenie.student.networks.base import Decision, Network
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.pixels import FrameStack, Pixels
+from cenie.student.networks.recurrent import Lstm
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from tests.student.probes import View
 from tests.student.rollouts import random_rollout

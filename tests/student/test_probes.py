@@ -11,8 +11,12 @@ from jaxtyping import Array, PRNGKeyArray
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.student.config import Bits, Flat, Gru, Lstm, Mlp, PPOConfig, StudentConfig
-from cenie.student.networks import Decision, make_network
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.encoders import Bits, Flat
+from cenie.student.networks.base import Decision
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.recurrent import Gru, Lstm
+from cenie.student.networks.table import make_network
 from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.rollout import collect
 from tests.student.probes import FAULTS, TASKS, Faulty, Probe

@@ -11,8 +11,10 @@ from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
 from cenie.records import EnvState, Level, Observation, Rollout, Step
 from cenie.spaces import Box, Discrete
-from cenie.student.config import Bits, Lstm, Mlp
-from cenie.student.networks import make_network
+from cenie.student.encoders import Bits
+from cenie.student.networks.mlp import Mlp
+from cenie.student.networks.recurrent import Lstm
+from cenie.student.networks.table import make_network
 from cenie.student.rollout import collect
 from tests.student.probes import FAULTS, Faulty, View
 

@@ -16,8 +16,8 @@ from cenie.envs.domains import DOMAINS
 from cenie.experiment.build import build, place
 from cenie.methods.paired import DesignerSource
 from cenie.methods.table import METHODS
+from cenie.replay.play import EDIT, NEW, REPLAY
 from cenie.rundir.checkpoint import digest
-from cenie.teach.curriculum import EDIT, NEW, REPLAY
 from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.recording import PointSample
 from cenie.teach.source import PopulationSource

@@ -15,13 +15,13 @@ from cenie.novelty import coverage
 from cenie.novelty.config import MixtureConfig
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
+from cenie.replay.columns import NOVELTY
 from cenie.replay.config import Adaptive, Constant, Linear, PriorityConfig
 from cenie.replay.outcomes import Points, evenly_spread, in_first_episode
-from cenie.replay.play import Play
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.replay.weight import WeightState
 from cenie.rundir.checkpoint import digest
 from cenie.teach import teacher
-from cenie.teach.curriculum import EDIT, NEW, NOVELTY, REPLAY
 from cenie.teach.cycle import play
 from cenie.teach.novelty import most_novel
 from tests.teach.runs import run

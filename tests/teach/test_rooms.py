@@ -14,8 +14,9 @@ import pytest
 import cenie
 from cenie.experiment.build import build, place
 from cenie.replay.config import Constant
+from cenie.replay.play import NEW, REPLAY
 from cenie.rundir.checkpoint import digest
-from cenie.teach.curriculum import NEW, REPLAY, Curriculum
+from cenie.teach.curriculum import Curriculum
 from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from cenie.xla.parts import CompiledCycles

@@ -12,19 +12,10 @@ from cenie.experiment.build import build, place
 from cenie.records import Advantages, Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import episode_outcomes
-from cenie.replay.play import Play
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.replay.scores import SCORES
 from cenie.teach import teacher
-from cenie.teach.curriculum import (
-    EDIT,
-    NEW,
-    REPLAY,
-    Assignment,
-    Curriculum,
-    Editing,
-    Replay,
-    ranked_by,
-)
+from cenie.teach.curriculum import Assignment, Curriculum, Editing, Replay, ranked_by
 from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from cenie.teach.teacher import select_parents

@@ -28,7 +28,7 @@ from cenie.methods.cenie_controls import ShuffledNovelty
 from cenie.methods.family import Family
 from cenie.methods.table import METHODS
 from cenie.replay.config import ReplayConfig
-from cenie.replay.play import Play
+from cenie.replay.play import EDIT, NEW, REPLAY, Play
 from cenie.replay.scores import Score
 from cenie.rundir import checkpoint
 from cenie.rundir import manifest as manifests
@@ -36,7 +36,7 @@ from cenie.rundir.manifest import Unusable
 from cenie.settings import Problem, SettingsError
 from cenie.teach import teacher
 from cenie.teach.buffer_view import stored_levels
-from cenie.teach.curriculum import EDIT, NEW, REPLAY, Assignment, Column, Curriculum, TeacherState
+from cenie.teach.curriculum import Assignment, Column, Curriculum, TeacherState
 from cenie.teach.measure import Metrics, apart
 from cenie.training.warnings import Watch
 from cenie.xla.cache import kept_programs

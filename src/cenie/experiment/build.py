@@ -19,7 +19,7 @@ from cenie.replay.play import Play
 from cenie.replay.scores import Score
 from cenie.settings import Problem, SettingsError, show, to_data
 from cenie.spaces import Space
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach.curriculum import Column, Curriculum
 from cenie.teach.cycle import Setup, TrainState
 from cenie.teach.novelty import Novelty

@@ -15,7 +15,7 @@ from cenie.envs.base import Domain, Environment, Suite
 from cenie.experiment.config import MAX_PARALLEL_EPISODES
 from cenie.experiment.rows import EvaluationRow
 from cenie.records import EnvState, Level, Memory, Observation, Prepared
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.xla import devices
 
 SEGMENT = 128

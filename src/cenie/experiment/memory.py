@@ -23,7 +23,7 @@ from cenie.records import Rollout
 from cenie.settings import Problem
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach.cycle import Setup, TrainState, state_shapes
 from cenie.teach.source import LearningSource
 

@@ -23,11 +23,11 @@ from cenie.novelty.gmm import sizes_of
 from cenie.novelty.interface import AnyCoverage
 from cenie.novelty.points import chosen
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.config import Constant
 from cenie.replay.outcomes import evenly_spread
 from cenie.replay.play import Play
 from cenie.settings import setting
-from cenie.teach.curriculum import NOVELTY
 from cenie.teach.measure import Metrics
 from cenie.teach.novelty import Novelty
 from cenie.xla.devices import Devices, shared, side_by_side

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cenie.methods.cenie import CenieNovelty, CenieState
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.play import Play
-from cenie.teach.curriculum import NOVELTY
 
 
 class ShuffledState(eqx.Module):

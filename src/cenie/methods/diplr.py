@@ -17,11 +17,11 @@ from cenie.methods.nearest import last_of_each, mean_of_finite, nearest_others, 
 from cenie.methods.occupancy import Distance, Sliced, pairwise
 from cenie.methods.table import Method
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.config import Constant
 from cenie.replay.play import Play
 from cenie.settings import setting
-from cenie.student.networks import Network
-from cenie.teach.curriculum import NOVELTY
+from cenie.student.networks.base import Network
 from cenie.teach.novelty import Novelty
 
 

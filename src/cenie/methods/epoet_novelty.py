@@ -24,11 +24,11 @@ from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay import identity
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.play import Play
 from cenie.settings import Problem, SettingsError, setting
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.student.rollout import collect
-from cenie.teach.curriculum import NOVELTY
 from cenie.teach.novelty import Novelty
 from cenie.xla import devices
 

@@ -24,8 +24,11 @@ from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import Outcomes, in_first_episode
 from cenie.replay.scores import SCORES, ScoreName
 from cenie.settings import Problem, setting
-from cenie.student.config import Lstm, Memoryless, NetworkConfig, PPOConfig, StudentConfig
-from cenie.student.networks import Network, make_network
+from cenie.student.config import PPOConfig, StudentConfig
+from cenie.student.networks.base import Network
+from cenie.student.networks.memoryless import Memoryless
+from cenie.student.networks.recurrent import Lstm
+from cenie.student.networks.table import NetworkConfig, make_network
 from cenie.student.ppo import StudentState, init_student, learn
 from cenie.student.returns import scale_rewards
 from cenie.student.rollout import collect

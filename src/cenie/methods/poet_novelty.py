@@ -18,10 +18,10 @@ from cenie.methods.nearest import euclidean, last_of_each, mean_of_finite, or_la
 from cenie.methods.table import Method
 from cenie.records import Level
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.play import Play
 from cenie.settings import Problem, SettingsError, setting
-from cenie.student.networks import Network
-from cenie.teach.curriculum import NOVELTY
+from cenie.student.networks.base import Network
 from cenie.teach.novelty import Novelty
 from cenie.xla.devices import on_own_rows
 

@@ -96,6 +96,11 @@ class Play(eqx.Module):
         """The rows whose level has an earlier row in the batch."""
         return self.leader < jnp.arange(self.leader.shape[0])
 
+    def located_as(self, other: "Play") -> "Play":
+        """The play with what `locate` found out about another play of the same levels."""
+        names = ("leader", "slot", "fingerprints", "best_return")
+        return dataclasses.replace(self, **{name: getattr(other, name) for name in names})
+
     def with_best_return(self) -> "Play":
         """The play whose best returns include this batch: all rows of a level have one."""
         reached = jnp.where(jnp.isfinite(self.outcomes.max_return), self.outcomes.max_return, -jnp.inf)

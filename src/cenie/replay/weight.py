@@ -1,4 +1,4 @@
-"""The weight of novelty beside the scores when levels are sampled (alpha of CENIE Eq. 5). 5)."""
+"""The weight of novelty beside the scores when levels are sampled (alpha of CENIE Eq. 5)."""
 
 import equinox as eqx
 import jax

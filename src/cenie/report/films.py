@@ -13,7 +13,7 @@ from cenie.envs.base import Domain, Renderer
 from cenie.envs.images import gif_bytes, png_bytes, sheet
 from cenie.experiment.evaluate import Episode, record_episodes
 from cenie.report.shown_levels import Scene, renderer_of
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 
 Picture = UInt8[np.ndarray, "_ _ 3"]
 """Pictures side by side may have different sizes, so that these have no names."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cenie.envs.base import Domain
     from cenie.experiment.build import Parts
     from cenie.rundir.checkpoint import Loaded
-    from cenie.student.networks import Network
+    from cenie.student.networks.base import Network
     from cenie.teach.buffer_view import StoredLevels
     from cenie.teach.cycle import Setup, TrainState
 

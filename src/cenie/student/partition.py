@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from cenie.records import Memory, Observation
-from cenie.student.networks import Decision, Network
+from cenie.student.networks.base import Decision, Network
 
 
 class Partitioned(Network):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cenie.records import Advantages, Memory, Observation, Rollout
 from cenie.student.advantage import gae
 from cenie.student.config import PPOConfig, StudentConfig
-from cenie.student.networks import Network, frames_seen
+from cenie.student.networks.base import Network, frames_seen
 from cenie.student.returns import ReturnScale, initial_scale, scale_rewards
 from cenie.xla import devices
 

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
 
 from cenie.records import EnvState, Level, Memory, Observation, Prepared, Rollout, Step
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.xla import devices
 
 Advance = Callable[[Any, Key[Array, "n 2"], Prepared, EnvState, Array], tuple[Step, Observation]]

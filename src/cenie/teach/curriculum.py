@@ -13,13 +13,11 @@ from cenie.records import Level, Rollout
 from cenie.replay.buffer import BufferState
 from cenie.replay.columns import NOVELTY, REGRET, name_problem, weight_problem
 from cenie.replay.config import Alpha, Constant, ReplayConfig
-from cenie.replay.play import EDIT, NEW, REPLAY, Play
+from cenie.replay.play import Play
 from cenie.replay.scores import Score
 from cenie.replay.weight import WeightState
 from cenie.teach.novelty import Novelty
 from cenie.teach.source import Proposal, Source, SourceState
-
-__all__ = ["EDIT", "NEW", "NOVELTY", "REGRET", "REPLAY"]
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cenie.envs.base import Environment
 from cenie.envs.reset import step_and_restart
-from cenie.records import Level, Rollout, strongly_typed
+from cenie.records import Level, Observation, Rollout, strongly_typed
 from cenie.replay.outcomes import Points, episode_outcomes, in_first_episode
 from cenie.replay.play import Play
 from cenie.spaces import Space
 from cenie.student.config import StudentConfig
 from cenie.student.features import observed_features, rollout_features, with_action
-from cenie.student.networks import Network, make_network
+from cenie.student.networks.base import Network
+from cenie.student.networks.table import make_network
 from cenie.student.partition import partitioned
 from cenie.student.ppo import StudentState, advantages_for, init_student, learn
 from cenie.student.rollout import collect
@@ -302,10 +303,9 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
     )
     points = None
     if keeps_points:
-        described = rollout
-        if setup.curriculum.features == "observation":
-            observed = observed_features(rollout.observation, setup.environment.observation_space)
-            described = dataclasses.replace(rollout, features=observed)
+        assert rollout.features is not None
+        features = _described(setup, rollout.features, rollout.observation)
+        described = dataclasses.replace(rollout, features=features)
         values = rollout_features(described, setup.environment.action_space)
         points = Points(values, jnp.ones(values.shape[:2], bool), in_first_episode(rollout.done))
     return dataclasses.replace(
@@ -317,10 +317,20 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
     )
 
 
+def _described(setup: Setup, features: Array, observation: Observation) -> Array:
+    """What describes a step to novelty, besides its action: the student's features, or what it observed."""
+    if setup.curriculum.features == "memory":
+        return features
+    return observed_features(observation, setup.environment.observation_space)
+
+
 def _prepared(setup: Setup, batch: Play) -> Play:
-    """A batch as it is played: its levels split over the devices, and with what the domain says of each."""
+    """A batch as it is played: its levels split over the devices, and the domain's statistics of each."""
     levels = devices.split(setup.mesh, batch.levels)
-    return dataclasses.replace(batch, levels=levels, statistics=_statistics(setup, levels))
+    # A loop in there must not wait for the loops of other devices.
+    found = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), levels)
+    statistics = {f"level/{name}": value for name, value in found.items()}
+    return dataclasses.replace(batch, levels=levels, statistics=statistics)
 
 
 def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
@@ -329,13 +339,6 @@ def _players(setup: Setup, state: TrainState) -> tuple[StudentState, ...]:
     if isinstance(source, PopulationSource):
         return (source.player(state.teacher.source),)
     return state.students
-
-
-def _statistics(setup: Setup, levels: Level) -> Metrics:
-    """The domain's statistics of each level."""
-    # A loop in there must not wait for the loops of other devices.
-    found = devices.on_own_rows(setup.mesh, jax.vmap(setup.statistics), levels)
-    return {f"level/{name}": value for name, value in found.items()}
 
 
 def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
@@ -349,9 +352,7 @@ def _points_shape(setup: Setup, network: Network) -> tuple[int, int]:
         levels, _ = source.propose(source.init(key), key, count)
         observation, _ = jax.vmap(lambda level: environment.reset(key, environment.prepare(level)))(levels)
         _, decision = network.step(network.initial_memory(count), observation, jnp.ones(count, bool))
-        features = decision.features
-        if setup.curriculum.features == "observation":
-            features = observed_features(observation, environment.observation_space)
+        features = _described(setup, decision.features, observation)
         return with_action(features, decision.policy.sample(key), environment.action_space)
 
     key = jax.eval_shape(lambda: jax.random.key(0))  # a real one would start a backend

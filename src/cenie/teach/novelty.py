@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cenie.replay.buffer import BufferState
 from cenie.replay.play import Play
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 
 NoveltyState = PyTree[Any]
 

@@ -5,7 +5,8 @@ next cycle, so that children are played by the student that has learned from the
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,26 +17,20 @@ from cenie.records import Level, strongly_typed
 from cenie.replay import buffer as buffers
 from cenie.replay import weight
 from cenie.replay.buffer import BufferState
+from cenie.replay.columns import NOVELTY
 from cenie.replay.outcomes import episode_outcomes, with_ends
 from cenie.replay.play import EDIT, NEW, REPLAY, Play
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.teach import measure
-from cenie.teach.curriculum import (
-    NOVELTY,
-    Assignment,
-    Column,
-    Correction,
-    Curriculum,
-    Editing,
-    Replay,
-    TeacherState,
-)
+from cenie.teach.curriculum import Assignment, Column, Curriculum, Editing, Replay, TeacherState
 from cenie.teach.measure import Metrics
-from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, Novelty, most_novel
+from cenie.teach.novelty import AccompanyingNovelty, ExaminingNovelty, most_novel
 from cenie.teach.recording import Columns
 from cenie.teach.source import Proposal
 from cenie.xla.devices import replicate, side_by_side
 from cenie.xla.tricks import Several, computed_once
+
+_T = TypeVar("_T")
 
 PARENTS = 4
 """The number of levels of a batch that the `easy` and `hard` choices of parents keep (as in the original
@@ -60,26 +55,29 @@ def init(
         return strongly_typed(TeacherState(source))
     batch = jax.eval_shape(lambda key: curriculum.source.propose(source, key, 1)[0], key)
     example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
-    capacity, correction = replay.config.capacity, replay.correction
+    capacity, each = replay.config.capacity, range(curriculum.buffers)
     state = TeacherState(
         source=source,
-        buffers=tuple(buffers.init(example, capacity, curriculum.columns) for _ in range(curriculum.buffers)),
-        replayed=tuple(jnp.zeros(num_levels, jnp.int32) for _ in range(curriculum.buffers)),
+        buffers=tuple(buffers.init(example, capacity, curriculum.columns) for _ in each),
+        replayed=tuple(jnp.zeros(num_levels, jnp.int32) for _ in each),
         edit_due=jnp.zeros((), bool),
-        novelty=None if novelty is None else _novelty_state(novelty, points_shape, student),
-        weight=None if novelty is None else weight.init(curriculum.alpha),
-        correction=None if correction is None else correction.init(capacity, num_levels, _other(key)),
     )
+    if replay.correction is not None:
+        # Not `key` itself, which the source has.
+        corrected = replay.correction.init(capacity, num_levels, jax.random.fold_in(key, 1))
+        state = dataclasses.replace(state, correction=corrected)
+    if novelty is not None:
+        known = novelty.init(points_shape)
+        if isinstance(novelty, AccompanyingNovelty):
+            if student is None:
+                raise ValueError(f"{type(novelty).__name__} keeps copies of the student, and there is none")
+            known = novelty.with_student(known, student)
+        state = dataclasses.replace(state, novelty=known, weight=weight.init(curriculum.alpha))
     return strongly_typed(state)
 
 
-def _novelty_state(novelty: Novelty, points_shape: tuple[int, int], student: Network | None) -> Any:
-    state = novelty.init(points_shape)
-    if not isinstance(novelty, AccompanyingNovelty):
-        return state
-    if student is None:
-        raise ValueError(f"{type(novelty).__name__} keeps copies of the student, and there is none")
-    return novelty.with_student(state, student)
+_Asked = tuple[list[Play], Proposal, list[tuple[Array, Array]]]
+"""What a kind of levels gives: a batch for each buffer, the proposal, and when levels were last played."""
 
 
 def ask(
@@ -113,16 +111,16 @@ def ask(
     # Sampling changes these alone: what goes through a branch as it is would be copied.
     ages = [(buffer.last_played, buffer.clock) for buffer in state.buffers]
 
-    def new() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
+    def new() -> _Asked:
         batch, proposal = _propose(curriculum, state, levels_key, num_levels)
         return [batch] * curriculum.buffers, proposal, ages
 
-    def replayed() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
+    def replayed() -> _Asked:
         sampled = [_sample(replay, mix, buffer, key, num_levels) for buffer, key in zip(state.buffers, keys)]
         aged = [(buffer.last_played, buffer.clock) for _, buffer in sampled]
         return [batch for batch, _ in sampled], no_proposal, aged
 
-    def edited() -> tuple[list[Play], Proposal, list[tuple[Array, Array]]]:
+    def edited() -> _Asked:
         assert editing is not None
         parents = zip(state.buffers, state.replayed, keys)
         return [_edited(editing, replay, *each) for each in parents], no_proposal, ages
@@ -169,18 +167,14 @@ def tell(
         if curriculum.unfinished == "score":
             plays = tuple(_with_ends(play) for play in plays)
         after, metrics = _source_learned(curriculum, state, assignment, plays, key, mesh)
-        return after, metrics, [_lineage(play, None) for play in plays]
+        return after, metrics, [_row(curriculum, play) for play in plays]
     plays = locate(curriculum, state, plays, student, mesh)
     plays = tuple(score(curriculum, play, state.correction, mesh) for play in plays)
     after, plays, counts = store(curriculum, state, plays, key, mesh)
     after, learned = learn(
         curriculum, state, stored=after, assignment=assignment, plays=plays, key=key, mesh=mesh
     )
-    rows = []
-    for number, play in enumerate(plays):
-        buffer = after.buffers[min(number, curriculum.buffers - 1)]
-        ids = jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)
-        rows.append(_lineage(play, ids) | _recorded_scores(curriculum, play))
+    rows = [_row(curriculum, play, _of_student(after.buffers, number)) for number, play in enumerate(plays)]
     return after, counts | learned, rows
 
 
@@ -205,7 +199,7 @@ def locate(
         has its novelty among its scores, under what was learned from earlier batches.
     """
 
-    def look_up(buffer: BufferState, play: Play) -> Play:
+    def look_up(_: Any, buffer: BufferState, play: Play) -> Play:
         return jax.lax.cond(
             play.is_replayed,
             lambda: buffers.locate_sampled(buffer, play),
@@ -214,13 +208,10 @@ def locate(
 
     # Every device does this and `store` in full, which is little, rather than wait for others at every step.
     looked_up = [
-        side_by_side(mesh, lambda _, *arguments: look_up(*arguments), buffer, play.without_steps())
+        side_by_side(mesh, look_up, buffer, play.without_steps())
         for buffer, play in zip(state.buffers, plays)
     ]
-    plays = tuple(
-        _with_location(play, looked_up[min(number, curriculum.buffers - 1)])
-        for number, play in enumerate(plays)
-    )
+    plays = tuple(play.located_as(_of_student(looked_up, number)) for number, play in enumerate(plays))
     novelty, buffer = curriculum.novelty, state.buffers[0]
     if novelty is None:
         return plays
@@ -317,8 +308,7 @@ def store(
         edit_due = replayed & jax.random.bernoulli(key, curriculum.editing.probability)
     sampled = tuple(jnp.where(replayed, play.slot, before) for play, before in zip(plays, state.replayed))
     plays = tuple(
-        dataclasses.replace(play, stored_in=slots[min(number, curriculum.buffers - 1)])
-        for number, play in enumerate(plays)
+        dataclasses.replace(play, stored_in=_of_student(slots, number)) for number, play in enumerate(plays)
     )
     after = dataclasses.replace(state, buffers=tuple(new_buffers), replayed=sampled, edit_due=edit_due)
     return after, plays, metrics
@@ -357,7 +347,12 @@ def learn(
     for number, buffer in enumerate(after.buffers):
         metrics |= _numbered(number, measure.buffer_metrics(buffer, mix, replay.config.priority))
     if replay.correction is not None:
-        after, corrected = _correction_learned(replay.correction, replay.leading, after, plays[0], mesh)
+        buffer = after.buffers[0]
+        model, scores, corrected = replay.correction.learn(
+            after.correction, plays[0], scores=buffer.column(replay.leading), ids=buffer.ids, mesh=mesh
+        )
+        changed = (buffer.with_column(replay.leading, scores), *after.buffers[1:])
+        after = dataclasses.replace(after, buffers=changed, correction=model)
         metrics |= corrected
     return after, metrics | source_metrics
 
@@ -445,16 +440,6 @@ def _with_ends(play: Play) -> Play:
     return dataclasses.replace(play, rollout=rollout, outcomes=episode_outcomes(rollout))
 
 
-def _with_location(play: Play, found: Play) -> Play:
-    return dataclasses.replace(
-        play,
-        leader=found.leader,
-        slot=found.slot,
-        fingerprints=found.fingerprints,
-        best_return=found.best_return,
-    )
-
-
 def _one_per_level(column: Column, found: Array, play: Play) -> Float[Array, " n"]:
     """The score of each level. Raises `ValueError` if a function of one's own gave anything else."""
     expected = play.best_return.shape
@@ -466,22 +451,26 @@ def _one_per_level(column: Column, found: Array, play: Play) -> Float[Array, " n
     return jnp.asarray(found, jnp.float32)
 
 
-def _lineage(play: Play, ids: Int[Array, " n"] | None) -> Columns:
-    """Where each level comes from; without an id it is stored nowhere."""
-    ids = jnp.full_like(play.parents, -1) if ids is None else ids
-    return {"id": ids, "parent": play.parents, "generation": play.generations}
+def _of_student(of_buffers: Sequence[_T], number: int) -> _T:
+    """The one of a student's level buffer; without `own_levels` there is one for all."""
+    return of_buffers[min(number, len(of_buffers) - 1)]
 
 
-def _recorded_scores(curriculum: Curriculum, play: Play) -> Columns:
-    """The scores of each level as they were when it was played, NaN where there is none."""
+def _row(curriculum: Curriculum, play: Play, buffer: BufferState | None = None) -> Columns:
+    """What there is to say of each level: where it comes from, its id (-1 if it is stored nowhere), and its
+    scores as they were when it was played, NaN where there is none."""
+    lineage = {"parent": play.parents, "generation": play.generations}
+    if buffer is None:
+        return {"id": jnp.full_like(play.parents, -1)} | lineage
+    ids = jnp.where(play.stored_in >= 0, buffer.ids[play.stored_in], -1)
     completed = play.outcomes.completed
-    columns = {
+    scores = {
         name: jnp.where(completed, score, jnp.nan) for name, score in play.scores.items() if name != NOVELTY
     }
     if curriculum.novelty is not None:
         # Novelty is of the first student's experience.
-        columns[NOVELTY] = play.scores.get(NOVELTY, jnp.full(completed.shape, jnp.nan))
-    return columns
+        scores[NOVELTY] = play.scores.get(NOVELTY, jnp.full(completed.shape, jnp.nan))
+    return {"id": ids} | lineage | scores
 
 
 def _stored(
@@ -550,23 +539,6 @@ def _novelty_learned(
         **_novelty_correlations(updated, outdated),
         **novelty.metrics(learned, updated),
     }
-
-
-def _correction_learned(
-    correction: Correction, column: str, after: TeacherState, play: Play, mesh: Mesh | None
-) -> tuple[TeacherState, Metrics]:
-    """The state after the correction of scores has learned from a play, and has changed stored scores."""
-    buffer = after.buffers[0]
-    learned, scores, metrics = correction.learn(
-        after.correction, play, scores=buffer.column(column), ids=buffer.ids, mesh=mesh
-    )
-    corrected = (buffer.with_column(column, scores), *after.buffers[1:])
-    return dataclasses.replace(after, buffers=corrected, correction=learned), metrics
-
-
-def _other(key: PRNGKeyArray) -> PRNGKeyArray:
-    """A key for what is new beside the source, which is given the key itself."""
-    return jax.random.fold_in(key, 1)
 
 
 def _novelty_correlations(buffer: BufferState, outdated: Float[Array, " c"]) -> Metrics:

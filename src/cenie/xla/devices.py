@@ -256,21 +256,15 @@ def shared(devices: Devices | None, function: Callable[..., Any], *rows: Any) ->
     if devices is None:
         return function(*rows)
     count = jax.tree.leaves(rows)[0].shape[0]
-    parts = function(*_own(devices, rows)[0])
+    index = jnp.arange(-(-count // devices.number)) * devices.number + lax.axis_index(devices.axis)
+    # The last row is repeated until all devices have as many.
+    parts = function(*jax.tree.map(lambda array: array[jnp.minimum(index, count - 1)], rows))
 
     def joined(part: jax.Array) -> jax.Array:
         all_parts = lax.all_gather(part, devices.axis, axis=1)
         return all_parts.reshape(-1, *part.shape[1:])[:count]
 
     return jax.tree.map(joined, parts)
-
-
-def _own(devices: Devices, rows: Any) -> tuple[Any, jax.Array]:
-    """This device's rows, the last one repeated until all devices have as many; and which are no copies."""
-    count = jax.tree.leaves(rows)[0].shape[0]
-    rounds = jnp.arange(-(-count // devices.number))
-    index = rounds * devices.number + lax.axis_index(devices.axis)
-    return jax.tree.map(lambda array: array[jnp.minimum(index, count - 1)], rows), index < count
 
 
 def _put(tree: Any, sharding: Sharding) -> Any:

@@ -171,8 +171,8 @@ class CompiledCycles:
         """The parts of a cycle, traced one by one; the one that takes longest to compile comes second."""
         setup = self._setup
         play = FlatFunction("ask_and_play", functools.partial(ask_and_play, setup), state)
-        kept = [self._lowered(play, state)]
-        yield kept[0].part
+        parts = [self._part(play, state)]
+        yield parts[0]
         arguments = self._arguments(state, self._expected(play.results))
 
         def turn_of(leaves: list[Any]) -> Turn:
@@ -186,10 +186,10 @@ class CompiledCycles:
             return tell_all(setup, teacher, turn_of(leaves), students)
 
         for name, function in {"tell_all": tell_leaves, "learn_all": learn_leaves}.items():
-            kept.append(self._lowered(FlatFunction(name, function, *arguments[name]), *arguments[name]))
-            yield kept[-1].part
-        whole = [each.traced for each in kept if each.traced is not None]
-        if len(whole) == len(kept) and (file := self._file(state)) is not None:
+            parts.append(self._part(FlatFunction(name, function, *arguments[name]), *arguments[name]))
+            yield parts[-1]
+        whole = [part.traced for part in parts if part.traced is not None]
+        if len(whole) == len(parts) and (file := self._file(state)) is not None:
             write(file, whole)
 
     def _arguments(self, state: TrainState, turn: list[Any]) -> dict[str, tuple[Any, ...]]:
@@ -200,15 +200,15 @@ class CompiledCycles:
             "tell_all": (state.teacher, turn, state.students),
         }
 
-    def _lowered(self, function: FlatFunction, *arguments: Any) -> "_Lowered":
+    def _part(self, function: FlatFunction, *arguments: Any) -> "_Part":
         """A program is compiled from its module even if that is not kept, so that no bit depends on that."""
         if jax.process_count() == 1:
             # Some operations have no module: calls of the host, and what a library makes no promise about.
             with contextlib.suppress(ValueError, NotImplementedError):
                 traced = function.traced()
-                return _Lowered(_Part(traced.name, traced.lowered(*arguments), traced.results), traced)
+                return _Part(traced.name, traced.lowered(*arguments), traced.results, traced)
         lowered = function.lowered()
-        return _Lowered(_Part(function.__name__, lowered, function.results), None)
+        return _Part(function.__name__, lowered, function.results)
 
     def _expected(self, results: Results) -> list[Any]:
         """The leaves of a turn, the first that `ask_and_play` returns, as they will be placed."""
@@ -280,15 +280,9 @@ def _points(item: dict[str, Any]) -> PointSample | None:
 
 
 class _Part(NamedTuple):
-    """One part of a cycle, ready to be compiled."""
+    """One part of a cycle, ready to be compiled, and what can be kept of it."""
 
     name: str
     lowered: Lowered
     results: Results
-
-
-class _Lowered(NamedTuple):
-    """A part, and what can be kept of it."""
-
-    part: _Part
-    traced: TracedProgram | None
+    traced: TracedProgram | None = None

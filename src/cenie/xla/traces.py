@@ -158,7 +158,9 @@ def trace_file(directory: Path, settings: Any, arguments: Any) -> Path:
     options = {
         name: str(getattr(jax.config, name, None)) for name in jax.config.values if "cache" not in name
     }
-    known = (_FORMAT, source_digest(), _versions(), environment_facts(), options, settings, shapes)
+    # The code of these libraries is traced along with ours.
+    versions = {name: metadata.version(name) for name in ("equinox", "jax", "jaxlib", "numpy", "optax")}
+    known = (_FORMAT, source_digest(), versions, environment_facts(), options, settings, shapes)
     return directory / f"{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()}{TRACE}"
 
 
@@ -196,11 +198,6 @@ def write(path: Path, programs: Sequence[TracedProgram]) -> None:
 def source_digest(root: Path = Path(__file__).parents[1]) -> str:
     """The digest of all our code and data: a line that is changed anywhere may change what is traced."""
     return folder_digest(root)
-
-
-def _versions() -> dict[str, str]:
-    """The versions of the libraries whose code is traced along with ours."""
-    return {name: metadata.version(name) for name in ("equinox", "jax", "jaxlib", "numpy", "optax")}
 
 
 def _names(tree: Any) -> list[tuple[str, ...] | None]:

@@ -18,7 +18,7 @@ from cenie.envs.reset import step_and_restart, step_only
 from cenie.experiment.presets import preset
 from cenie.settings import SettingsError
 from cenie.student.actions import Categorical
-from cenie.student.networks import Decision, Network
+from cenie.student.networks.base import Decision, Network
 from cenie.student.rollout import collect
 
 KEY = jax.random.key(0)

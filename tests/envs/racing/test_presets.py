@@ -8,7 +8,7 @@ from cenie.envs.racing.presets import PRESETS
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
 from cenie.spaces import Box
-from cenie.student.config import Pixels
+from cenie.student.networks.pixels import Pixels
 
 
 @pytest.mark.parametrize("name", PRESETS)
