@@ -5,6 +5,7 @@ tiny run, in several files and on both workers: each program is traced once in a
 """
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,14 @@ directory: Path | None = None
 def kept_programs() -> contextlib.AbstractContextManager[Path | None]:
     """In the place of the library's, for trainings in the process of the tests."""
     return contextlib.nullcontext(directory)
+
+
+def environment() -> dict[str, str]:
+    """Of a process that trains as users do: it keeps its programs, and finds those of an earlier one."""
+    assert directory is not None
+    others = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    place = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", directory.parent))
+    return others | {"CENIE_CACHE_DIR": str(place / "processes")}
 
 
 def programs(config: Config, options: dict[str, Any] | None = None) -> tuple[Setup, CompiledCycles]:
