@@ -72,7 +72,7 @@ def keep_traced_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
     loop.kept_programs = kept.kept_programs
 
 
-MEMORY, GROWTH = 1_500_000_000, 400_000_000
+MEMORY, GROWTH = 2_000_000_000, 400_000_000
 """Bytes that a process of tests may have before it forgets its programs, and by how many it must have grown
 since it last did."""
 
