@@ -9,21 +9,36 @@ METHOD ?= plr-cenie
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: train test test-all lint browser benchmark clean
+.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser benchmark clean
 
 train: $(VENV)/report
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) --report $(ARGS)
 
-test: lint browser
+# The installation and the browser are waiting for the network side by side, and types are checked while tests run.
+test:
+	$(MAKE) -j2 $(VENV)/dev browser
+	$(MAKE) -j2 style types-oldest test-fast
+
+test-all:
+	$(MAKE) -j2 $(VENV)/dev browser
+	$(MAKE) -j2 lint test-every
+
+test-fast: $(VENV)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
-test-all: lint browser
+test-every: $(VENV)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-lint: $(VENV)/dev
+lint: style types-oldest types-newest
+
+style: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types-oldest: $(VENV)/dev
 	$(BIN)/pyright --pythonversion 3.11
+
+types-newest: $(VENV)/dev
 	$(BIN)/pyright --pythonversion 3.14
 
 # The page is tried in a real browser. Without one its tests are skipped, and with CI=true they fail.
@@ -42,6 +57,7 @@ benchmark: $(VENV)/dev
 
 # The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
 # The bridge to gymnax is tested with its old API too: a second copy lies where only those tests look.
+# Python compiles modules when they are first imported: of eleven thousand the tests need one in five.
 $(VENV)/report: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[report]'
@@ -49,9 +65,9 @@ $(VENV)/report: pyproject.toml constraints.txt
 
 $(VENV)/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
 	rm -rf $(VENV)/gymnax0
-	$(BIN)/python -m pip install -q --no-deps --target $(VENV)/gymnax0 gymnax==0.0.9
+	$(BIN)/python -m pip install -q --no-compile --no-deps --target $(VENV)/gymnax0 gymnax==0.0.9
 	touch $@ $(VENV)/report
 
 clean:

@@ -60,14 +60,21 @@ def played(path: Path, asked: Asked) -> None:
     write_record(path / "evaluation-cenie8-seed0-cycle80.csv", asked, 80)
 
 
-@pytest.fixture
-def prepared(tmp_path, monkeypatch):
-    """What the runs of `cenie compare maze dr plr-robust --seeds 2` would leave, and the fake program."""
-    place = tmp_path / "prepared"
+@pytest.fixture(scope="module")
+def four_runs(tmp_path_factory):
+    """What the runs of `cenie compare maze dr plr-robust --seeds 2` would leave, to be copied."""
+    place = tmp_path_factory.mktemp("runs")
     overrides = {"run.devices": 1, "run.keep_checkpoints": 5, "run.checkpoint_every": 2}
     for method in ("dr", "plr-robust"):
         for seed in (0, 1):
             write_run(place / f"{method}-seed{seed}", method, seed=seed, overrides=overrides, points=0)
+    return place
+
+
+@pytest.fixture
+def prepared(four_runs, tmp_path, monkeypatch):
+    """A copy of the four runs, and the fake program that copies them once more."""
+    place = Path(shutil.copytree(four_runs, tmp_path / "prepared"))
     played(place, Asked("cenie8", CONTENT, episodes=10, seed=0, checkpoints=5))
     (tmp_path / "fake.py").write_text(FAKE)
     monkeypatch.setattr(sweep, "PROGRAM", (sys.executable, str(tmp_path / "fake.py"), str(place)))

@@ -69,7 +69,7 @@ def test_a_gradient_takes_what_was_reckoned_and_more() -> None:
     config = tiny("dr")
     setup = build(config)[1]
     state = init(setup, 0)
-    turn = ask_and_play(setup, state)[0]
+    turn = jax.jit(lambda state: ask_and_play(setup, state)[0])(state)
     learned = jax.jit(lambda state, turn: learn_all(setup, state, turn)).lower(state, turn).compile()
     taken = learned.memory_analysis()
     assert taken is not None

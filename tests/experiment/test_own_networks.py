@@ -116,7 +116,13 @@ def config(**changes: object) -> cenie.Config:
     return cenie.preset("maze", "dr", overrides=SETTINGS | MAZE | changes)
 
 
-@pytest.mark.parametrize("part", PARTS)
+# Memory and a part of several axes; a part with a function is the one that is saved below.
+OFTEN = ("attention", "gru")
+
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=() if part in OFTEN else pytest.mark.slow) for part in PARTS]
+)
 def test_a_network_with_this_part_learns(part):
     _, setup = cenie.build(config(), cenie.Parts(network=made_of(part)))
     before = cenie.init(setup, seed=0)

@@ -141,7 +141,7 @@ def test_the_action_follows_the_observation_and_credit_reaches_back(kind: str) -
     [
         "lstm",
         "gru on parts",
-        "lstm gaussian",
+        pytest.param("lstm gaussian", marks=pytest.mark.slow),
         pytest.param("gru", marks=pytest.mark.slow),
         pytest.param("gru gaussian", marks=pytest.mark.slow),
     ],

@@ -12,6 +12,7 @@ import pytest
 from cenie import settings
 from cenie.rundir.files import read_json, write_json
 from cenie.system.streams import Expendable, printable
+from tests import kept
 from tests.tiny import tiny
 
 CENIE = [sys.executable, "-m", "cenie.command.cli"]
@@ -76,7 +77,8 @@ def test_a_run_goes_on_when_its_output_is_full_and_its_errors_go_nowhere(tmp_pat
     reader, writer = os.pipe()
     os.close(reader)
     with open("/dev/full", "w") as full, open(writer, "w") as nobody:
-        done = subprocess.run([*CENIE, "train", "--resume", tmp_path], stdout=full, stderr=nobody)
+        command = [*CENIE, "train", "--resume", tmp_path]
+        done = subprocess.run(command, stdout=full, stderr=nobody, env=kept.environment())
     assert done.returncode == 0
     assert read_json(tmp_path / "summary.json")["updates"] == 2
 

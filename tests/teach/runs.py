@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 
-from cenie.experiment.build import build, place
+from cenie.experiment.build import place
 from cenie.teach.cycle import init
-from cenie.xla.parts import CompiledCycles
+from tests.kept import programs
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.tiny import tiny
 
@@ -16,8 +16,7 @@ CYCLES = 14
 @functools.cache
 def run(method, cycles=CYCLES, optimised=False, **overrides):
     """The setup, and the states before and after each cycle."""
-    _, setup = build(tiny(method, **overrides))
-    advance = CompiledCycles(setup, 1, AS_USERS_COMPILE_IT if optimised else None)
+    setup, advance = programs(tiny(method, **overrides), AS_USERS_COMPILE_IT if optimised else None)
     states, rows = [place(setup, init(setup, 3))], []
     for _ in range(cycles):
         state, _, metrics, _ = advance(states[-1], updates=1000)

@@ -21,7 +21,7 @@ from cenie.rundir.checkpoint import digest
 from cenie.teach.cycle import TrainState, init, state_shapes
 from cenie.teach.recording import PointSample
 from cenie.teach.source import PopulationSource
-from cenie.xla.parts import CompiledCycles
+from tests.kept import programs
 from tests.teach import golden
 from tests.teach.compilation import AS_USERS_COMPILE_IT
 from tests.teach.exchanges import exchanges, exchanges_in_loops
@@ -60,9 +60,7 @@ class Played:
 
     def __init__(self, method: str, domain: str = "maze"):
         self.method, self.domain = method, domain
-        _, self.setup = build(tiny(method, domain))
-        self.advance = CompiledCycles(self.setup, 1)
-        self.advance_many = CompiledCycles(self.setup, CYCLES)
+        self.setup, self.advance = programs(tiny(method, domain))
         self.states: list[TrainState] = [place(self.setup, init(self.setup, 3))]
         self.rows: list[dict[str, np.ndarray]] = []
         self.levels: list[dict[str, np.ndarray]] = []
@@ -222,29 +220,27 @@ def chunked(played: Played, request: pytest.FixtureRequest) -> Played:
 
 @functools.cache
 def optimised(played: Played) -> tuple[Callable[..., Any], list[TrainState], list[Any]]:
-    """A chunk of all cycles; and the states and solved rates of single ones."""
-    advance, advance_many = (
-        CompiledCycles(played.setup, count, AS_USERS_COMPILE_IT) for count in (1, CYCLES)
-    )
+    """Cycles as users compile them; and the states and solved rates of single ones."""
+    _, advance = programs(tiny(played.method, played.domain), AS_USERS_COMPILE_IT)
     states, solved = [played.states[0]], []
     for _ in range(CYCLES):
         state, _, metrics, _ = advance(states[-1], updates=MANY_UPDATES)
         states.append(state)
         solved.append(metrics["solved"][0])
-    return advance_many, states, solved
+    return advance, states, solved
 
 
 def test_a_chunk_of_cycles_equals_single_cycles_bit_for_bit(chunked: Played):
-    advance_many, states, solved = optimised(chunked)
-    state, _, metrics, _ = advance_many(states[0], updates=MANY_UPDATES)
+    advance, states, solved = optimised(chunked)
+    state, _, metrics, _ = advance(states[0], updates=MANY_UPDATES, count=CYCLES)
     assert digest(state) == digest(states[-1])
     np.testing.assert_array_equal(metrics["solved"], solved)
 
 
 def test_cycles_stop_at_the_number_of_updates(chunked: Played):
-    advance_many, states, _ = optimised(chunked)
+    advance, states, _ = optimised(chunked)
     enough = 2
-    state, history, _, _ = advance_many(states[0], updates=enough)
+    state, history, _, _ = advance(states[0], updates=enough, count=CYCLES)
     reached = next(c for c in range(CYCLES + 1) if int(states[c].counters.updates) == enough)
     assert digest(state) == digest(states[reached])
     assert int(history.cycles[-1]) == reached
@@ -314,7 +310,7 @@ def test_points_are_sampled_for_every_method_from_what_was_played(played: Played
 
 def test_a_chunk_samples_all_its_cycles_alike(chunked: Played):
     played = chunked
-    _, _, _, record = played.advance_many(played.states[0], updates=MANY_UPDATES)
+    _, _, _, record = played.advance(played.states[0], updates=MANY_UPDATES, count=CYCLES)
     for name, column in record.levels.items():
         np.testing.assert_array_equal(column[:, 0], [levels[name] for levels in played.levels])
     assert record.points is not None

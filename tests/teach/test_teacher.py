@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cenie.experiment.build import build, place
+from cenie.experiment.build import place
 from cenie.records import Advantages, Rollout
 from cenie.replay.config import ReplayConfig
 from cenie.replay.outcomes import episode_outcomes
@@ -19,7 +19,7 @@ from cenie.teach.curriculum import Assignment, Curriculum, Editing, Replay, rank
 from cenie.teach.cycle import init
 from cenie.teach.source import RandomSource
 from cenie.teach.teacher import select_parents
-from cenie.xla.parts import CompiledCycles
+from tests.kept import programs
 from tests.tiny import tiny
 
 MANY_UPDATES = 1000
@@ -61,8 +61,7 @@ def test_fewer_than_four_levels_choose_the_same_end_of_the_order():
 
 
 def test_children_know_their_parents_and_generation():
-    _, setup = build(tiny("accel"))
-    advance = CompiledCycles(setup, 1)
+    setup, advance = programs(tiny("accel"))
     state = place(setup, init(setup, 0))
     grown = 0
     for _ in range(20):
@@ -84,8 +83,7 @@ def test_children_know_their_parents_and_generation():
 
 def test_best_return_of_a_level_is_never_forgotten():
     """A peer stored only the latest rollout's maximum, so that it was lost after two visits."""
-    _, setup = build(tiny("plr-robust", teacher__score="maxmc"))
-    advance = CompiledCycles(setup, 1)
+    setup, advance = programs(tiny("plr-robust", teacher__score="maxmc"))
     state = place(setup, init(setup, 1))
     replays = 0
     for _ in range(15):

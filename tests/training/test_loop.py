@@ -33,6 +33,7 @@ from cenie.rundir.snapshots import read_snapshot, snapshots_of
 from cenie.teach.cycle import init
 from cenie.training import loop as training
 from cenie.training.progress import Progress
+from tests import kept
 from tests.tiny import tiny
 
 DETERMINISTIC = ("config.json", "metrics.jsonl", "evaluations.csv", "levels.csv", "summary.json")
@@ -326,6 +327,7 @@ def _command(*arguments: object) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=kept.environment(),
     )
 
 

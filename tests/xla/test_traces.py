@@ -59,7 +59,7 @@ def results(setup: Setup, state: TrainState, **where: Any) -> tuple[str, bytes]:
     return digest(after), b"".join(np.asarray(leaf).tobytes() for leaf in logged)
 
 
-@pytest.mark.parametrize("method", ["plr-robust", "plr-cenie", "poet"])
+@pytest.mark.parametrize("method", ["plr-robust", "plr-cenie", pytest.param("poet", marks=pytest.mark.slow)])
 def test_a_warm_run_has_the_same_bits_as_a_cold_one(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -90,12 +90,24 @@ def no_header(content: bytes) -> bytes:
     return hashlib.sha256(packed).digest() + packed
 
 
-@pytest.mark.parametrize("damage", [cut, rubbish, no_header, lambda _: b"", lambda _: b"x" * 99])
-def test_a_damaged_trace_is_ignored_and_replaced(damage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, bytes]]:
+    """What a run has kept of its traces, and its results."""
+    directory = tmp_path_factory.mktemp("traced")
     setup, state, settings = begun("dr")
-    cold = results(setup, state, settings=settings, directory=tmp_path)
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(damage(file.read_bytes()))
+    cold = results(setup, state, settings=settings, directory=directory)
+    (file,) = directory.iterdir()
+    return file, cold
+
+
+@pytest.mark.parametrize("damage", [cut, rubbish, no_header, lambda _: b"", lambda _: b"x" * 99])
+def test_a_damaged_trace_is_ignored_and_replaced(
+    damage, traced: tuple[Path, tuple[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    setup, state, settings = begun("dr")
+    whole, cold = traced
+    file = tmp_path / whole.name
+    file.write_bytes(damage(whole.read_bytes()))
     assert results(setup, state, settings=settings, directory=tmp_path) == cold
     assert list(tmp_path.iterdir()) == [file]
     with nothing_is_traced(monkeypatch):
