@@ -11,7 +11,7 @@ from cenie.envs.base import Environment
 from cenie.records import Level
 from cenie.replay.outcomes import Outcomes
 from cenie.student.config import StudentConfig
-from cenie.student.networks import Network
+from cenie.student.networks.base import Network
 from cenie.student.ppo import StudentState
 
 SourceState = PyTree[Any]
