@@ -1,36 +1,31 @@
 """The table of commands. Each starts a backend of JAX only after its config has been found good."""
 
+import importlib
 import sys
 import traceback
 
-from cenie.command.cite import cite_command
-from cenie.command.compare import compare_command
-from cenie.command.evaluate import evaluate_command
 from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, FAILED, OK, REFUSED, complain
-from cenie.command.gallery import gallery_command
 from cenie.command.help import USAGE
-from cenie.command.lists import domains_command, methods_command
-from cenie.command.play import play_command
-from cenie.command.report import report_command
-from cenie.command.train import train_command
-from cenie.command.watch import watch_command
 from cenie.rundir.files import RunDirectoryError
 from cenie.settings import Problem, SettingsError
 from cenie.system.durable import WriteError, explain, is_wrong_kind
 from cenie.system.streams import printable
 
 COMMANDS = {
-    "train": train_command,
-    "evaluate": evaluate_command,
-    "play": play_command,
-    "gallery": gallery_command,
-    "watch": watch_command,
-    "compare": compare_command,
-    "report": report_command,
-    "cite": cite_command,
-    "methods": methods_command,
-    "domains": domains_command,
+    "train": "train",
+    "evaluate": "evaluate",
+    "play": "play",
+    "gallery": "gallery",
+    "export": "export",
+    "watch": "watch",
+    "compare": "compare",
+    "report": "report",
+    "cite": "cite",
+    "methods": "lists",
+    "domains": "lists",
 }
+"""The module of each command, which has a function `NAME_command`. It is loaded when it is asked for: `cenie
+train` needs nothing of what draws figures."""
 
 _LONGEST_PATH = 300
 
@@ -51,7 +46,8 @@ def run(arguments: list[str]) -> int:
     try:
         if name not in COMMANDS:
             raise SettingsError([Problem(name, f"unknown command; known: {', '.join(COMMANDS)}")])
-        return COMMANDS[name](rest)
+        module = importlib.import_module(f"cenie.command.{COMMANDS[name]}")
+        return getattr(module, f"{name}_command")(rest)
     except SettingsError as error:
         sys.stderr.write("".join(f"error: {printable(str(problem))}\n" for problem in error.problems))
         return BAD_INPUT

@@ -16,7 +16,6 @@ from cenie.command.options import (
     parse,
     typed,
 )
-from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
 from cenie.envs.domains import DOMAINS, is_reference
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
@@ -68,6 +67,8 @@ def train_command(arguments: list[str]) -> int:
         return _help(names, options)
     report = options.pop("report", None) is not None
     if report:
+        from cenie.command.report import check_installed
+
         check_installed()
     domain = names[0] if names else options.get("domain")
     code, path = _resume(names, options) if "resume" in options else _begin(names, options)
@@ -97,6 +98,8 @@ def _begin(names: list[str], options: dict[str, str]) -> tuple[int, Path]:
 
 def _report(path: Path, domain: str | None) -> None:
     """Report on a finished run, which stays finished if that fails."""
+    from cenie.command.report import ReportRequest, make_report
+
     try:
         request = ReportRequest(no_pdf=True, domain=domain if is_reference(domain) else None)
         make_report([path], path / "report", request)

@@ -11,7 +11,6 @@ from jax import lax
 from jax.scipy.special import logsumexp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
-from optax.assignment import hungarian_algorithm
 
 from cenie.methods.nearest import euclidean
 from cenie.replay.outcomes import Points, evenly_spread
@@ -145,6 +144,8 @@ class ExactTransport(_PointTransport):
     config: Exact
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
+        from optax.assignment import hungarian_algorithm  # loaded where it is used, as in `student.ppo`
+
         def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
             cost = euclidean(first, second)
             return jnp.mean(cost[hungarian_algorithm(cost)])
