@@ -12,20 +12,19 @@ from cenie.system.durable import WriteError, explain, is_wrong_kind
 from cenie.system.streams import printable
 
 COMMANDS = {
-    "train": "train",
-    "evaluate": "evaluate",
-    "play": "play",
-    "gallery": "gallery",
-    "export": "export",
-    "watch": "watch",
-    "compare": "compare",
-    "report": "report",
-    "cite": "cite",
-    "methods": "lists",
-    "domains": "lists",
+    "train": "cenie.command.train:train_command",
+    "evaluate": "cenie.command.evaluate:evaluate_command",
+    "play": "cenie.command.play:play_command",
+    "gallery": "cenie.command.gallery:gallery_command",
+    "export": "cenie.command.export:export_command",
+    "watch": "cenie.command.watch:watch_command",
+    "compare": "cenie.command.compare:compare_command",
+    "report": "cenie.command.report:report_command",
+    "cite": "cenie.command.cite:cite_command",
+    "methods": "cenie.command.lists:methods_command",
+    "domains": "cenie.command.lists:domains_command",
 }
-"""The module of each command, which has a function `NAME_command`. It is loaded when it is asked for: `cenie
-train` needs nothing of what draws figures."""
+"""The function of each command. Its module is loaded when it is asked for: training needs none that draws."""
 
 _LONGEST_PATH = 300
 
@@ -46,8 +45,8 @@ def run(arguments: list[str]) -> int:
     try:
         if name not in COMMANDS:
             raise SettingsError([Problem(name, f"unknown command; known: {', '.join(COMMANDS)}")])
-        module = importlib.import_module(f"cenie.command.{COMMANDS[name]}")
-        return getattr(module, f"{name}_command")(rest)
+        module, _, function = COMMANDS[name].partition(":")
+        return getattr(importlib.import_module(module), function)(rest)
     except SettingsError as error:
         sys.stderr.write("".join(f"error: {printable(str(problem))}\n" for problem in error.problems))
         return BAD_INPUT

@@ -1,4 +1,4 @@
-"""`cenie gallery`: pictures of levels side by side, of a domain or of a run."""
+"""`cenie gallery`: pictures of levels side by side, of a domain, of a run or of an exported student."""
 
 import sys
 from collections.abc import Sequence
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import let_import, load_run_config, parse
+from cenie.command.options import check_has_student, let_import, open_player, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
 from cenie.envs.domains import DOMAINS, find_domain, is_reference
-from cenie.experiment.config import Config
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
-from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.export import Student
+from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import replace_file
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 cenie gallery DOMAIN [LEVEL ...] [--suite NAME | --generator NAME] [--count N] [--seed S]
-cenie gallery RUN [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
+cenie gallery RUN|STUDENT [LEVEL ...] [--suite NAME | --by COLUMN] [--count N] [--seed S]
               [--columns N] [--out FILE.png|FILE.gif] [--fps F] [--domain MODULE:ATTRIBUTE]
 
 draws levels side by side, as a PNG, and says which: of a DOMAIN those that a generator draws, or those of a
@@ -65,8 +64,7 @@ class Wanted:
 
     domain: str
     entry: "Domain"
-    run: Path | None
-    config: Config | None
+    player: Run | Student | None
     levels: tuple[str | Drawing, ...]
     request: GalleryRequest
     film: bool
@@ -82,16 +80,15 @@ def gallery_command(arguments: list[str]) -> int:
     out, domain = options.pop("out", None), options.pop("domain", None)
     request = settings.read(GalleryRequest, plain_values(options))
     place, *levels = words
-    config = None if _is_domain(place) else load_run_config(Path(place), domain)
+    player = None if _is_domain(place) else open_player(Path(place), domain, devices=1)
     let_import(place)
-    entry = find_domain(place) if config is None else config.entry
+    entry = find_domain(place) if player is None else player.config.entry
     what = request.suite or request.generator or request.by or "levels"
-    file = picture_file(out, f"{Path(place).resolve().name if config else place}-{what}", ".png")
+    file = picture_file(out, f"{Path(place).resolve().name if player else place}-{what}", ".png")
     wanted = Wanted(
-        domain=place if config is None else config.domain,
+        domain=place if player is None else player.config.domain,
         entry=entry,
-        run=None if config is None else Path(place),
-        config=config,
+        player=player,
         levels=tuple(read_drawing(Path(word)) if looks_like_file(word) else word for word in levels),
         request=request,
         film=is_film(file),
@@ -121,7 +118,7 @@ def _check(wanted: Wanted) -> None:
         given = getattr(request, name)
         if given is not None and given not in known:
             problems.append(Problem(name, f"must be one of {', '.join(known)}, got {show(given)}"))
-    if wanted.run is None:
+    if wanted.player is None:
         if request.by is not None:
             problems.append(Problem("by", "is for the stored levels of a run; a domain has none"))
         if wanted.film:
@@ -135,10 +132,8 @@ def _check(wanted: Wanted) -> None:
         problems.append(Problem(chosen[1], f"contradicts --{chosen[0]}"))
     if problems:
         raise SettingsError(problems)
-    if wanted.run is None or wanted.config is None or not (wanted.film or request.suite):
-        return
-    if not check_checkpoints(wanted.config, RunDirectory(wanted.run)):
-        raise RunDirectoryError(f"{wanted.run} has no checkpoint yet: there is no student to play with")
+    if wanted.player is not None and (wanted.film or request.suite):
+        check_has_student(wanted.player)
 
 
 def _drawn(wanted: Wanted) -> bytes:
@@ -146,20 +141,18 @@ def _drawn(wanted: Wanted) -> bytes:
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = None
-    if wanted.run is not None and wanted.config is not None:
-        run = Run(wanted.run, entry=wanted.entry, devices=1)
-    domain = wanted.entry if run is None else run.domain
+    player = wanted.player
+    domain = wanted.entry if player is None else player.domain
     renderer = shown_levels.renderer_of(domain)
     chosen, what = _scenes(domain, wanted)
     columns = wanted.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
     say(what)
     for number, first in enumerate(range(0, len(chosen), columns), 1):
         say(f"  row {number}: {', '.join(scene.name for scene in chosen[first : first + columns])}")
-    if run is None or not (wanted.film or wanted.request.suite):
+    if player is None or not (wanted.film or wanted.request.suite):
         return films.sheet_png([renderer.level(scene.level) for scene in chosen], columns)
     with kept_programs():
-        episodes = films.record(domain, run.network, chosen, wanted.request.longest)
+        episodes = films.record(domain, player.network, chosen, wanted.request.longest)
     played = list(zip(chosen, episodes, strict=True))
     for scene, episode in played:
         say(f"{scene.name}: {films.outcome(episode)}")
@@ -186,15 +179,15 @@ def _scenes(domain: "Domain", wanted: Wanted) -> "tuple[Sequence[Scene], str]":
         number = f"all {len(suite)}" if len(drawn) == len(suite) else f"{len(drawn)} of the {len(suite)}"
         return drawn, f"{number} levels of {request.suite}:"
     count = request.count or _MOST_OF_OTHERS
-    if wanted.run is None:
+    if wanted.player is None:
         generator = request.generator or "random"
         made = shown_levels.generated_scenes(domain, generator, count, seed=seed)
         return made, f"{count} levels of the generator {generator}, seed {seed}:"
     by = request.by or "probability"
-    stored = shown_levels.best_stored_scenes(domain, wanted.run, by, count)
+    stored = shown_levels.best_stored_scenes(domain, wanted.player.path, by, count)
     if not stored:
         raise RunDirectoryError(
-            f"{wanted.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
+            f"{wanted.player.path} has no snapshot of a level buffer; --suite NAME draws held-out levels"
         )
     return stored, f"the {len(stored)} stored levels of the highest {by}:"
 
@@ -204,8 +197,8 @@ def _named(domain: "Domain", wanted: Wanted, level: str | Drawing, suites: list[
 
     if isinstance(level, Drawing):
         return shown_levels.drawn_scene(domain, level, seed=wanted.request.seed)
-    if wanted.run is not None and level.isascii() and level.isdigit():
-        return shown_levels.stored_scene(domain, wanted.run, int(level))
+    if wanted.player is not None and level.isascii() and level.isdigit():
+        return shown_levels.stored_scene(domain, wanted.player.path, int(level))
     return shown_levels.find_suite_scene(domain, level, suites, seed=wanted.request.seed, episode=0)
 
 

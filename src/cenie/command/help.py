@@ -12,11 +12,14 @@ cenie: Unsupervised Environment Design in JAX
               [--report]                    write a report (cenie report) when the run is finished
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
                                             go on after a stop, a crash or a kill, or make a run longer
-  cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
+  cenie evaluate RUN|STUDENT [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
-  cenie play RUN [LEVEL] [--out FILE.gif]   film the student on a level of a suite, of the buffer, of a file
-  cenie gallery DOMAIN|RUN [LEVEL ...] [--suite NAME] [--out FILE.png]
+  cenie play RUN|STUDENT [LEVEL] [--out FILE.gif]
+                                            film the student on a level of a suite, of the buffer, of a file
+  cenie gallery DOMAIN|RUN|STUDENT [LEVEL ...] [--suite NAME] [--out FILE.png]
                                             draw levels side by side, and what the student does on them
+  cenie export RUN [--out DIR] [--checkpoint N]
+                                            write a student by itself, for others to play: a STUDENT
   cenie watch RUN ... [--port N]            a page of the run in your browser, while it goes on
   cenie report RUN ... [--out DIR]          tables, figures and a page about runs
   cenie compare DOMAIN METHOD ... [--seeds N] [--jobs N] [--out DIR]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cenie.command.options import plain
-from cenie.rundir.names import file_name
+from cenie.rundir.files import file_name
 from cenie.settings import Problem, SettingsError, show
 from cenie.system.durable import WriteError
 

@@ -1,4 +1,4 @@
-"""`cenie play`: film the student of a run on a level."""
+"""`cenie play`: film the student of a run, or an exported one, on a level."""
 
 import sys
 from dataclasses import dataclass
@@ -6,21 +6,19 @@ from pathlib import Path
 
 from cenie import settings
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import load_run_config, parse
+from cenie.command.options import check_has_student, open_player, parse
 from cenie.command.picture_file import is_film, picture_file, plain_values
 from cenie.report.level_files import looks_like_file, read_drawing
-from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.resume import check_checkpoints
-from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import replace_file
 from cenie.xla.flags import show_devices
 
 USAGE = """\
-cenie play RUN [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
+cenie play RUN|STUDENT [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
            [--domain MODULE:ATTRIBUTE]
 
-films the student of a run on a level, as a GIF; with --out FILE.png: a picture of the end of the episode
+films the student of a run, or an exported one, on a level, as a GIF; with --out FILE.png: a picture of the
+end of the episode
 
 LEVEL is the name of a level of a suite (LEVEL or LEVEL:VARIANT; by default the first of the run's own suite),
 the id of a level of the run's buffer, or a file: JSON, or for mazes a drawing of # . G and > v < ^
@@ -55,21 +53,20 @@ def play_command(arguments: list[str]) -> int:
         expected = USAGE.splitlines()[0].removeprefix("cenie play ")
         raise SettingsError([Problem("play", f"expected {expected}")])
     path, level = Path(words[0]), words[1] if len(words) == 2 else None
-    config = load_run_config(path, options.pop("domain", None))
+    player = open_player(path, options.pop("domain", None), devices=1)
+    config = player.config
     out = options.pop("out", None)
     request = settings.read(PlayRequest, plain_values(options))
     request.check_suite(tuple(config.entry.suites))
     drawing = read_drawing(Path(level)) if level is not None and looks_like_file(level) else None
     shown = "level" if level is None else level if drawing is None else drawing.name
     file = picture_file(out, f"{path.resolve().name}-{shown}", ".gif")
-    if not check_checkpoints(config, RunDirectory(path)):
-        raise RunDirectoryError(f"{path} has no checkpoint yet: there is no student to play with")
+    check_has_student(player)
     show_devices(1, *config.entry.xla_flags)
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = Run(path, entry=config.entry, devices=1)
-    domain = run.domain
+    domain = player.domain
     shown_levels.renderer_of(domain)
     of_suite = False
     if drawing is not None:
@@ -86,8 +83,8 @@ def play_command(arguments: list[str]) -> int:
         else:
             scene = shown_levels.find_suite_scene(domain, level, suites, **found)
     with kept_programs():
-        (episode,) = films.record(domain, run.network, [scene], request.longest)
-    for message in run.passed_over:
+        (episode,) = films.record(domain, player.network, [scene], request.longest)
+    for message in player.passed_over:
         say(message)
     if is_film(file):
         content = films.sheet_gif([films.film(domain, scene, episode)], 1, request.fps)

@@ -13,7 +13,6 @@ from cenie.report.measure.curves import _apart, evenly
 from cenie.report.measure.scores import measured_domains
 from cenie.report.page import curriculum as page_curriculum
 from cenie.report.page import data as page_module
-from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import curriculum_data, read_curriculum
 from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import one, short
@@ -22,6 +21,7 @@ from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.page.write import open_studio, page_html
 from cenie.report.runs import group_runs, open_runs
+from cenie.rundir.again import train_command
 from cenie.rundir.archives import archive_bytes
 from cenie.rundir.run import open_run
 from cenie.settings import to_data

@@ -11,11 +11,11 @@ from cenie.report.appearance import colours, group_title
 from cenie.report.measure import stats
 from cenie.report.measure.comparable import comparability
 from cenie.report.measure.scores import SuiteScores, measured_domains
-from cenie.report.page.commands import train_command
 from cenie.report.page.curriculum import MOST_FRAMES, Moments, curriculum_data, read_curriculum
 from cenie.report.page.results import suite_results
 from cenie.report.page.training import training_data
 from cenie.report.runs import Group
+from cenie.rundir.again import train_command
 from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 
