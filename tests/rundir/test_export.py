@@ -214,7 +214,7 @@ DAMAGE = {
     "truncated": (lambda path: os.truncate(path / PARAMS, 100), "truncated: 100 of"),
     "empty": (lambda path: os.truncate(path / PARAMS, 0), "truncated: 0 of"),
     "swapped": (swapped, "does not match its SHA-256"),
-    "renamed": (renamed, "are not what is said"),
+    "renamed": (renamed, f"{PARAMS} does not hold what is said"),
     "linked parameters": (lambda path: linked(path, PARAMS), "ELOOP"),
     "linked config": (lambda path: linked(path, CONFIG), "ELOOP"),
     "piped parameters": (lambda path: piped(path, PARAMS), "not a regular file"),

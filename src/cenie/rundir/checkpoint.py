@@ -150,7 +150,7 @@ def newest_first(
                 check(path, manifest["facts"])
             check_fits(manifest["leaves"], like)
             content = manifests.read_arrays(path / ARRAYS, manifest["arrays"], largest_file(like))
-            tree = unpack(content, manifest["leaves"], like)
+            tree = unpack(content, manifest["leaves"], like, ARRAYS)
         except Unusable as reason:
             skipped.append(f"{path}: {reason}")
         else:
@@ -254,12 +254,15 @@ def check_fits(leaves: Mapping[str, Any], like: Any) -> None:
         raise Unusable("does not fit this run: " + "; ".join(problems[:3]) + more)
 
 
-def unpack(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
-    """`like` with the arrays of a file in the place of its own. Raises `Unusable` if they are not there."""
+def unpack(content: bytes, leaves: Mapping[str, Any], like: Any, file: str) -> Any:
+    """`like` with the arrays of a file in the place of its own.
+
+    Raises `Unusable`, naming the `file`, if it does not hold them.
+    """
     try:
         arrays = parse_safetensors(content)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise Unusable(f"its arrays are no safetensors file: {error}") from error
+        raise Unusable(f"{file} is not a safetensors file: {error}") from error
 
     def restore(path: Any, leaf: Any) -> Any:
         if not _is_array(leaf):
@@ -268,7 +271,7 @@ def unpack(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
         shape = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         array = arrays.get(name)
         if array is None or (array.shape, array.dtype) != (shape.shape, _stored_dtype(shape.dtype)):
-            raise Unusable(f"its arrays are not what is said of {name}")
+            raise Unusable(f"{file} does not hold what is said of {name}")
         if not _is_key(leaf):
             return array.view(leaf.dtype)
         try:

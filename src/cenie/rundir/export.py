@@ -72,7 +72,7 @@ class Student:
             content = manifests.read_arrays(
                 self.path / PARAMS, self.facts.params, checkpoint.largest_file(like)
             )
-            return devices.place(self.mesh, checkpoint.unpack(content, self.facts.leaves, like))
+            return devices.place(self.mesh, checkpoint.unpack(content, self.facts.leaves, like, PARAMS))
         except Unusable as error:
             raise RunDirectoryError(f"{self.path} holds no student that can be used: {error}") from error
 
