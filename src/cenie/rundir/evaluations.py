@@ -204,10 +204,12 @@ def _cells(lines: Iterable[bytes]) -> np.ndarray:
     rows = [line.decode() for line in lines if line != _HEADER]
     if rows and not rows[-1].endswith("\n"):
         raise ValueError("the last line is not complete")
+    if not all(map(str.strip, rows)):
+        raise ValueError("a line is empty")
     if not rows:
         return np.empty((0, len(EVALUATION_COLUMNS)), object)
     cells = np.loadtxt(rows, dtype=object, delimiter=",", quotechar='"', comments=None, ndmin=2)
-    # A line that is empty, or that ends within quotes, is not counted.
+    # A line that ends within quotes is not counted.
     if cells.shape != (len(rows), len(EVALUATION_COLUMNS)):
         raise ValueError("a line is no row")
     return cells
