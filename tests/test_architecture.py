@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import cenie
+from cenie.command.cli import COMMANDS
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted((SOURCE / "cenie").rglob("*.py"))
@@ -108,6 +109,7 @@ TOUCHES_FILES = {"cenie.novelty.estimator_file"}
 WITHOUT_JAX = (
     "cenie.command.cli",
     "cenie.command.entry",
+    *dict.fromkeys(function.partition(":")[0] for function in COMMANDS.values()),
     "cenie.report.level_files",
     "cenie.report.page.serve",
     "cenie.report.page.write",

@@ -27,6 +27,7 @@ from cenie.replay.buffer import BufferState
 from cenie.replay.outcomes import Outcomes
 from cenie.replay.play import Play
 from cenie.replay.scores import Score, episode_mean
+from cenie.rundir.export import Student, export_student, load_student
 from cenie.rundir.files import RunDirectoryError
 from cenie.rundir.run import Run, load_run
 from cenie.rundir.snapshots import read_snapshot

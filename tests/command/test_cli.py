@@ -18,7 +18,7 @@ from cenie.envs.domains import DOMAINS, find_domain
 from cenie.experiment.config import read_config
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS
-from cenie.rundir.config_file import load_config
+from cenie.rundir.documents import load_config
 from cenie.rundir.files import write_json
 from cenie.settings import SettingsError
 from cenie.student.encoders import Bits

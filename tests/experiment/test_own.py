@@ -14,7 +14,7 @@ from cenie import settings
 from cenie.command import cli
 from cenie.envs import loading
 from cenie.rundir.checkpoint import digest
-from cenie.rundir.config_file import load_config
+from cenie.rundir.documents import load_config
 from cenie.rundir.files import write_json
 from tests.pages import write_files
 from tests.unchecked import unchecked

@@ -13,8 +13,7 @@ import pytest
 from cenie.command.cli import run as command
 from cenie.report.build import write_report
 from cenie.report.writer import Options, ReportWriter
-from cenie.rundir.files import write_json
-from cenie.rundir.names import file_name
+from cenie.rundir.files import file_name, write_json
 from cenie.system.durable import WriteError
 from tests.report.synthetic import evaluate_later, write_run
 

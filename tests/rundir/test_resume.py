@@ -21,7 +21,7 @@ from cenie import settings
 from cenie.command import cli
 from cenie.experiment.rows import EvaluationRow
 from cenie.rundir import evaluate, manifest
-from cenie.rundir.config_file import load_config
+from cenie.rundir.documents import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json, write_json
 from cenie.rundir.manifest import Unusable
 from cenie.rundir.resume import check_checkpoints, decay_note, read_facts, updates_done, with_decay

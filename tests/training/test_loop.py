@@ -21,7 +21,7 @@ from cenie.experiment.build import build
 from cenie.experiment.rows import EvaluationRow
 from cenie.methods.table import METHODS
 from cenie.rundir.checkpoint import CheckpointError, load_newest
-from cenie.rundir.config_file import load_config
+from cenie.rundir.documents import load_config
 from cenie.rundir.evaluations import read_evaluations
 from cenie.rundir.files import RunDirectory, read_json, write_json
 from cenie.rundir.levels import read_levels

@@ -1,13 +1,10 @@
 """The table of commands. Each starts a backend of JAX only after its config has been found good."""
 
+import importlib
 import sys
 import traceback
-from collections.abc import Callable
 
-from cenie.command import cite, compare, evaluate, pictures, report, train, watch
 from cenie.command.exit_codes import BAD_INPUT, CANNOT_WRITE, FAILED, OK, REFUSED, complain
-from cenie.command.lists import domains_command, methods_command
-from cenie.command.options import parse
 from cenie.envs.domains import DOMAINS
 from cenie.methods.table import METHODS
 from cenie.rundir.files import RunDirectoryError
@@ -24,11 +21,14 @@ cenie: Unsupervised Environment Design in JAX
               [--report]                    write a report (cenie report) when the run is finished
   cenie train --resume DIR [--updates N] [--decay keep|stretch|restart]
                                             go on after a stop, a crash or a kill, or make a run longer
-  cenie evaluate DIR [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
+  cenie evaluate RUN|STUDENT [--suite NAME] [--episodes N] [--seed S] [--checkpoints N]
                                             play held-out levels with the last student(s) of a run
-  cenie play RUN [LEVEL] [--out FILE.gif]   film the student on a level of a suite, of the buffer, of a file
-  cenie gallery DOMAIN|RUN [LEVEL ...] [--suite NAME] [--out FILE.png]
+  cenie play RUN|STUDENT [LEVEL] [--out FILE.gif]
+                                            film the student on a level of a suite, of the buffer, of a file
+  cenie gallery DOMAIN|RUN|STUDENT [LEVEL ...] [--suite NAME] [--out FILE.png]
                                             draw levels side by side, and what the student does on them
+  cenie export RUN [--out DIR] [--checkpoint N]
+                                            write a student by itself, for others to play: a STUDENT
   cenie watch RUN ... [--port N]            a page of the run in your browser, while it goes on
   cenie report RUN ... [--out DIR]          tables, figures and a page about runs
   cenie compare DOMAIN METHOD ... [--seeds N] [--jobs N] [--out DIR]
@@ -37,29 +37,28 @@ cenie: Unsupervised Environment Design in JAX
   cenie methods                             the methods that can be trained
   cenie domains [DOMAIN]                    the domains; the generators, suites and presets of one
 
-DOMAIN is one of the names below, or package.module:attribute of your own (docs/own-environment.md); to go on
+DOMAIN is one of those below, or package.module:attribute of your own (docs/own-environment.md); to go on
 with, or evaluate, a run of your own domain, name it again: --domain package.module:attribute
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}
 """
 
-Command = Callable[[list[str], dict[str, str]], int]
-"""Carries out the plain words and the options of a command line; returns the exit code."""
-
-COMMANDS: dict[str, tuple[Command, str]] = {
-    "train": (train.train_command, train.USAGE),
-    "evaluate": (evaluate.evaluate_command, evaluate.USAGE),
-    "play": (pictures.play_command, pictures.PLAY_USAGE),
-    "gallery": (pictures.gallery_command, pictures.GALLERY_USAGE),
-    "watch": (watch.watch_command, watch.USAGE),
-    "compare": (compare.compare_command, compare.USAGE),
-    "report": (report.report_command, report.USAGE),
-    "cite": (cite.cite_command, cite.USAGE),
-    "methods": (methods_command, USAGE),
-    "domains": (domains_command, USAGE),
+COMMANDS = {
+    "train": "train",
+    "evaluate": "evaluate",
+    "play": "pictures",
+    "gallery": "pictures",
+    "export": "export",
+    "watch": "watch",
+    "compare": "compare",
+    "report": "report",
+    "cite": "cite",
+    "methods": "lists",
+    "domains": "lists",
 }
-"""Every command with its `--help`. `train` says more in its own: all settings."""
+"""The commands, and the module of each in this room, which is loaded when the command is asked for. A module
+has a function `NAME_command` for each of its commands, and their `--help` in `NAME_USAGE` or `USAGE`."""
 
 _LONGEST_PATH = 300
 
@@ -101,11 +100,14 @@ def run(arguments: list[str]) -> int:
 def _carry_out(name: str, arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise SettingsError([Problem(name, f"unknown command; known: {', '.join(COMMANDS)}")])
-    command, usage = COMMANDS[name]
+    from cenie.command.options import parse
+
+    module = importlib.import_module(f"cenie.command.{COMMANDS[name]}")
     words, options = parse(arguments)
     if "help" not in options:
-        return command(words, options)
-    sys.stdout.write(train.help_text(words, options) if name == "train" else usage)
+        return getattr(module, f"{name}_command")(words, options)
+    usage = getattr(module, f"{name.upper()}_USAGE", getattr(module, "USAGE", USAGE))
+    sys.stdout.write(module.help_text(words, options) if name == "train" else usage)
     return OK
 
 

@@ -21,7 +21,7 @@ from cenie.envs.domains import is_reference
 from cenie.experiment.config import DECAY_SETTINGS, Config, evaluation_request
 from cenie.experiment.presets import preset
 from cenie.rundir.asked import asked_for
-from cenie.rundir.config_file import load_config
+from cenie.rundir.documents import load_config
 from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings
 from cenie.rundir.resume import decays
 from cenie.settings import Problem, SettingsError, setting, show

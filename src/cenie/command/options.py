@@ -13,8 +13,11 @@ from cenie.envs.domains import find_domain, is_reference
 from cenie.experiment.config import Config, config_type, find_domain_and_method
 from cenie.experiment.presets import default_preset
 from cenie.methods.table import OWN
-from cenie.rundir.config_file import check_domain, load_config
+from cenie.rundir.documents import load_config
+from cenie.rundir.export import Student, is_student, open_student
 from cenie.rundir.files import RunDirectory, RunDirectoryError
+from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.run import Run
 from cenie.settings import Description, Problem, SettingsError, show
 from cenie.xla.flags import core_count, show_devices
 
@@ -191,9 +194,11 @@ def let_import(domain: Any) -> None:
 
 def load_run_config(path: Path, domain: str | None) -> Config:
     """The config of a run; one of a domain of the user's own only if they name it."""
+    if is_student(path):
+        raise RunDirectoryError(f"{path} is an exported student, and this needs a run")
     let_import(domain)
-    config = load_config(RunDirectory(path).config, None if domain is None else find_domain(domain))
-    check_domain(config, domain)
+    entry = None if domain is None else find_domain(domain)
+    config = load_config(RunDirectory(path).config, entry, domain)
     if config.from_python or config.method == OWN:
         parts = ", ".join(config.from_python) or OWN
         raise RunDirectoryError(
@@ -201,3 +206,18 @@ def load_run_config(path: Path, domain: str | None) -> Config:
             f"cenie.train(..., {str(path)!r}, ..., resume=True) or cenie.load_run({str(path)!r}, ...)"
         )
     return config
+
+
+def open_player(path: Path, domain: str | None, devices: int | None = None) -> Run | Student:
+    """A run or an exported student, whose student is to play; the network is read when it is asked for."""
+    if not is_student(path):
+        return Run(path, entry=load_run_config(path, domain).entry, devices=devices)
+    let_import(domain)
+    entry = None if domain is None else find_domain(domain)
+    return open_student(path, entry, named=domain, devices=devices)
+
+
+def check_has_student(player: Run | Student) -> None:
+    """Raise `RunDirectoryError` if a run has no checkpoint yet."""
+    if isinstance(player, Run) and not check_checkpoints(player.config, player.files):
+        raise RunDirectoryError(f"{player.path} has no checkpoint yet: there is no student to play with")

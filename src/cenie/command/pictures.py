@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import let_import, load_run_config, read_request
+from cenie.command.options import check_has_student, let_import, open_player, read_request
 from cenie.envs.domains import DOMAINS, find_domain, is_reference
-from cenie.experiment.config import Config
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
-from cenie.rundir.files import RunDirectory, RunDirectoryError
-from cenie.rundir.names import file_name
-from cenie.rundir.resume import check_checkpoints
+from cenie.rundir.export import Student
+from cenie.rundir.files import RunDirectoryError, file_name
 from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting, show
 from cenie.system.durable import WriteError, replace_file
@@ -24,10 +22,11 @@ if TYPE_CHECKING:
     from cenie.report.shown_levels import Scene
 
 PLAY_USAGE = """\
-cenie play RUN [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
+cenie play RUN|STUDENT [LEVEL] [--suite NAME] [--episode N] [--seed S] [--fps F] [--out FILE]
            [--domain MODULE:ATTRIBUTE]
 
-films the student of a run on a level, as a GIF; with --out FILE.png: a picture of the end of the episode
+films the student of a run, or an exported one, on a level, as a GIF; with --out FILE.png: a picture of the
+end of the episode
 
 LEVEL is the name of a level of a suite (LEVEL or LEVEL:VARIANT; by default the first of the run's own suite),
 the id of a level of the run's buffer, or a file: JSON, or for mazes a drawing of # . G and > v < ^
@@ -83,11 +82,10 @@ class GalleryRequest:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Everything that is known before JAX is used: of a domain, or of a run with its config."""
+    """Everything that is known before JAX is used: of a domain, or of a run or an exported student."""
 
     entry: "Domain"
-    run: Path | None
-    config: Config | None
+    player: Run | Student | None
     levels: tuple[str | Drawing, ...]
     request: GalleryRequest
     is_film: bool
@@ -95,7 +93,7 @@ class Gallery:
     @property
     def is_played(self) -> bool:
         """Whether a student plays the levels."""
-        return self.run is not None and (self.is_film or self.request.suite is not None)
+        return self.player is not None and (self.is_film or self.request.suite is not None)
 
 
 def play_command(words: list[str], options: dict[str, str]) -> int:
@@ -103,7 +101,8 @@ def play_command(words: list[str], options: dict[str, str]) -> int:
         expected = PLAY_USAGE.splitlines()[0].removeprefix("cenie play ")
         raise SettingsError([Problem("play", f"expected {expected}")])
     path, *named = words
-    config = load_run_config(Path(path), options.pop("domain", None))
+    player = open_player(Path(path), options.pop("domain", None), devices=1)
+    config = player.config
     out = options.pop("out", None)
     request = read_request(PlayRequest, options)
     if problems := _unknown("suite", request.suite, tuple(config.entry.suites)):
@@ -111,23 +110,22 @@ def play_command(words: list[str], options: dict[str, str]) -> int:
     (level,) = map(_level, named) if named else (None,)
     shown = level.name if isinstance(level, Drawing) else level or "level"
     file = _picture_file(out, f"{Path(path).resolve().name}-{shown}", ".gif")
-    _check_student(Path(path), config)
+    check_has_student(player)
     show_devices(1, *config.entry.xla_flags)
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = Run(Path(path), entry=config.entry, devices=1)
-    domain = run.domain
+    domain = player.domain
     shown_levels.renderer_of(domain)
     own = request.suite or config.run.suite
     if level is None:
         scene = shown_levels.suite_scenes(domain, own, seed=request.seed, episode=request.episode)[0]
     else:
         suites = [own] if request.suite else [own, *(name for name in domain.suites if name != own)]
-        scene = _scene(domain, level, suites, run=run.path, seed=request.seed, episode=request.episode)
+        scene = _scene(domain, level, suites, run=player.path, seed=request.seed, episode=request.episode)
     with kept_programs():
-        (episode,) = films.record(domain, run.network, [scene], request.longest)
-    for message in run.passed_over:
+        (episode,) = films.record(domain, player.network, [scene], request.longest)
+    for message in player.passed_over:
         say(message)
     if file.suffix.lower() == ".gif":
         content = films.sheet_gif([films.film(domain, scene, episode)], 1, request.fps)
@@ -149,17 +147,17 @@ def gallery_command(words: list[str], options: dict[str, str]) -> int:
     place, *named = words
     if place in DOMAINS or is_reference(place):
         let_import(place)
-        entry, run, config = find_domain(place), None, None
-    elif (run := Path(place)).is_dir():
-        config = load_run_config(run, domain)
-        entry = config.entry
+        entry, player = find_domain(place), None
+    elif Path(place).is_dir():
+        player = open_player(Path(place), domain, devices=1)
+        entry = player.config.entry
     else:
         known = f"must be a run directory or one of {', '.join(DOMAINS)}, got {show(place)}"
         raise SettingsError([Problem("gallery", known)])
     what = request.suite or request.generator or request.by or "levels"
-    file = _picture_file(out, f"{place if run is None else run.resolve().name}-{what}", ".png")
+    file = _picture_file(out, f"{place if player is None else Path(place).resolve().name}-{what}", ".png")
     gallery = Gallery(
-        entry, run, config, tuple(map(_level, named)), request, is_film=file.suffix.lower() == ".gif"
+        entry, player, tuple(map(_level, named)), request, is_film=file.suffix.lower() == ".gif"
     )
     _check(gallery)
     show_devices(1, *entry.xla_flags)
@@ -203,11 +201,6 @@ def _unknown(name: str, given: str | None, known: Sequence[str]) -> list[Problem
     return [Problem(name, f"must be one of {', '.join(known)}, got {show(given)}")]
 
 
-def _check_student(run: Path, config: Config) -> None:
-    if not check_checkpoints(config, RunDirectory(run)):
-        raise RunDirectoryError(f"{run} has no checkpoint yet: there is no student to play with")
-
-
 def _check(gallery: Gallery) -> None:
     """Refuse what cannot be drawn, with every reason."""
     request, entry = gallery.request, gallery.entry
@@ -215,7 +208,7 @@ def _check(gallery: Gallery) -> None:
         *_unknown("suite", request.suite, tuple(entry.suites)),
         *_unknown("generator", request.generator, (*entry.generators, *entry.roles)),
     ]
-    if gallery.config is None:
+    if gallery.player is None:
         if request.by is not None:
             problems.append(Problem("by", "is for the stored levels of a run; a domain has none"))
         if gallery.is_film:
@@ -223,14 +216,16 @@ def _check(gallery: Gallery) -> None:
         if any(isinstance(level, str) and level.isdigit() for level in gallery.levels):
             problems.append(Problem("level", "an id is of a level of a run's buffer; a domain has none"))
     elif request.generator is not None:
-        problems.append(Problem("generator", f"is for a domain: cenie gallery {gallery.config.domain} ..."))
+        problems.append(
+            Problem("generator", f"is for a domain: cenie gallery {gallery.player.config.domain} ...")
+        )
     chosen = [name for name in ("suite", "generator", "by") if getattr(request, name) is not None]
     if len(chosen) > 1:
         problems.append(Problem(chosen[1], f"contradicts --{chosen[0]}"))
     if problems:
         raise SettingsError(problems)
-    if gallery.is_played and gallery.run is not None and gallery.config is not None:
-        _check_student(gallery.run, gallery.config)
+    if gallery.player is not None and gallery.is_played:
+        check_has_student(gallery.player)
 
 
 def _drawn(gallery: Gallery) -> bytes:
@@ -238,18 +233,18 @@ def _drawn(gallery: Gallery) -> bytes:
     from cenie.report import films, shown_levels
     from cenie.xla.cache import kept_programs
 
-    run = None if gallery.run is None else Run(gallery.run, entry=gallery.entry, devices=1)
-    domain = gallery.entry if run is None else run.domain
+    player = gallery.player
+    domain = gallery.entry if player is None else player.domain
     renderer = shown_levels.renderer_of(domain)
     chosen, what = _scenes(domain, gallery)
     columns = gallery.request.columns or _columns(len(chosen), renderer.level(chosen[0].level).shape)
     say(what)
     for number, first in enumerate(range(0, len(chosen), columns), 1):
         say(f"  row {number}: {', '.join(scene.name for scene in chosen[first : first + columns])}")
-    if run is None or not gallery.is_played:
+    if player is None or not gallery.is_played:
         return films.sheet_png([renderer.level(scene.level) for scene in chosen], columns)
     with kept_programs():
-        episodes = films.record(domain, run.network, chosen, gallery.request.longest)
+        episodes = films.record(domain, player.network, chosen, gallery.request.longest)
     played = list(zip(chosen, episodes, strict=True))
     for scene, episode in played:
         say(f"{scene.name}: {films.outcome(episode)}")
@@ -266,9 +261,10 @@ def _scenes(domain: "Domain", gallery: Gallery) -> "tuple[Sequence[Scene], str]"
     from cenie.report import shown_levels
 
     request, seed = gallery.request, gallery.request.seed
+    run = None if gallery.player is None else gallery.player.path
     if gallery.levels:
         suites = [request.suite] if request.suite else list(domain.suites)
-        named = [_scene(domain, level, suites, run=gallery.run, seed=seed) for level in gallery.levels]
+        named = [_scene(domain, level, suites, run=run, seed=seed) for level in gallery.levels]
         return named, "the levels that were named:"
     if request.suite is not None:
         suite = shown_levels.suite_scenes(domain, request.suite, seed=seed)
@@ -276,15 +272,15 @@ def _scenes(domain: "Domain", gallery: Gallery) -> "tuple[Sequence[Scene], str]"
         number = f"all {len(suite)}" if len(drawn) == len(suite) else f"{len(drawn)} of the {len(suite)}"
         return drawn, f"{number} levels of {request.suite}:"
     count = request.count or _MOST_OF_OTHERS
-    if gallery.run is None:
+    if run is None:
         generator = request.generator or "random"
         made = shown_levels.generated_scenes(domain, generator, count, seed=seed)
         return made, f"{count} levels of the generator {generator}, seed {seed}:"
     by = request.by or "probability"
-    stored = shown_levels.best_stored_scenes(domain, gallery.run, by, count)
+    stored = shown_levels.best_stored_scenes(domain, run, by, count)
     if not stored:
         raise RunDirectoryError(
-            f"{gallery.run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
+            f"{run} has no snapshot of a level buffer; --suite NAME draws held-out levels"
         )
     return stored, f"the {len(stored)} stored levels of the highest {by}:"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from cenie.command.exit_codes import REFUSED
 from cenie.rundir.asked import Asked, is_played
+from cenie.rundir.documents import read_summary
 from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.metrics import last_row
-from cenie.rundir.summary import read_summary
 from cenie.system.durable import open_regular
 from cenie.system.signals import GracefulStop
 

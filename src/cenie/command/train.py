@@ -15,7 +15,6 @@ from cenie.command.options import (
     load_run_config,
     typed,
 )
-from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
 from cenie.envs.domains import DOMAINS, is_reference
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method
@@ -64,6 +63,8 @@ on, --a.no-x off. A group that becomes another kind begins with the defaults of 
 def train_command(words: list[str], options: dict[str, str]) -> int:
     report = options.pop("report", None) is not None
     if report:
+        from cenie.command.report import check_installed
+
         check_installed()
     domain = words[0] if words else options.get("domain")
     code, path = _resume(words, options) if "resume" in options else _begin(words, options)
@@ -93,6 +94,8 @@ def _begin(words: list[str], options: dict[str, str]) -> tuple[int, Path]:
 
 def _report(path: Path, domain: str | None) -> None:
     """Report on a finished run, which stays finished if that fails."""
+    from cenie.command.report import ReportRequest, make_report
+
     try:
         request = ReportRequest(no_pdf=True, domain=domain if is_reference(domain) else None)
         make_report([path], path / "report", request)

@@ -2,10 +2,13 @@
 
 import io
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _PAPER = 255
 _COLOURS = 256
@@ -32,6 +35,8 @@ def sheet(
 
 def png_bytes(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
     """The image as the bytes of a PNG file."""
+    from PIL import Image  # loaded where a picture is made: training needs none
+
     return _saved(Image.fromarray(image), "PNG")
 
 
@@ -58,13 +63,15 @@ def gif_bytes(frames: UInt8[np.ndarray, "time height width 3"], frames_per_secon
 
 def _paletted(
     numbers: UInt8[np.ndarray, "height width"], palette: UInt8[np.ndarray, "colours 3"]
-) -> Image.Image:
+) -> "Image.Image":
+    from PIL import Image
+
     picture = Image.fromarray(numbers)
     picture.putpalette(palette.tobytes())
     return picture
 
 
-def _saved(picture: Image.Image, kind: str, **options: object) -> bytes:
+def _saved(picture: "Image.Image", kind: str, **options: object) -> bytes:
     file = io.BytesIO()
     picture.save(file, kind, **options)
     return file.getvalue()

@@ -12,7 +12,6 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
-from optax.assignment import hungarian_algorithm
 
 from cenie.methods.nearest import euclidean
 from cenie.replay.outcomes import Points, evenly_spread
@@ -92,6 +91,7 @@ class Exact:
 
     def between(self, rows: Float[Array, "r f"], others: Float[Array, "m f"]) -> Float[Array, "r m"]:
         """The cost of the best one-to-one assignment between equally many points, of all pairs of levels."""
+        from optax.assignment import hungarian_algorithm  # loaded where it is used, as in `student.ppo`
 
         def distance(first: Float[Array, "k d"], second: Float[Array, "k d"]) -> Float[Array, ""]:
             cost = euclidean(first, second)

@@ -1,14 +1,13 @@
 """TRACED: what a transition model and the progress of other levels add to a score (Cho et al., 2025)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cenie.methods.family import LevelFactory
 from cenie.methods.table import Method
@@ -21,6 +20,9 @@ from cenie.student.encoders import flatten, parts_of
 from cenie.student.layers import Linear, uniform
 from cenie.student.lstm import LSTM
 from cenie.xla.devices import mean_over_devices, on_own_rows
+
+if TYPE_CHECKING:
+    import optax
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class TracedState(eqx.Module):
     """
 
     model: TransitionModel
-    optimiser: optax.OptState
+    optimiser: PyTree
     regrets: Float[Array, " c"]
     slots: Int[Array, " n"]
     ids: Int[Array, " n"]
@@ -155,7 +157,9 @@ class TracedCorrection:
         return after, scores + added, {"transition_error": error, "colearnability": progress}
 
     @property
-    def _optimiser(self) -> optax.GradientTransformation:
+    def _optimiser(self) -> "optax.GradientTransformation":
+        import optax  # loaded where it is used, as in `student.ppo`
+
         rate = self.settings.learning_rate
         return optax.chain(
             optax.clip_by_global_norm(_MAX_GRADIENT), optax.adamw(rate, weight_decay=_WEIGHT_DECAY)

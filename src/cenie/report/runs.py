@@ -5,19 +5,15 @@ What is damaged is named with the reason and left out, never fatal: a report ove
 because one of them was killed.
 """
 
-import functools
 import json
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cenie import settings
-from cenie.envs.domains import DOMAINS, is_reference
-from cenie.experiment.config import read_config
-from cenie.experiment.presets import preset
+from cenie.envs.domains import DOMAINS
 from cenie.methods.table import METHODS
+from cenie.rundir.again import preset_settings
 from cenie.rundir.files import RunDirectoryError, flat
 from cenie.rundir.run import Run, open_run
 from cenie.settings import SettingsError
@@ -136,18 +132,9 @@ def _usual(run: Run) -> dict[str, Any]:
     if run.domain_name not in DOMAINS or not isinstance(name, str | None):
         return {}
     try:
-        return _preset_settings(run.domain_name, run.method, name)
+        return preset_settings(run.domain_name, run.method, name)
     except SettingsError:
         return {}
-
-
-@functools.lru_cache(maxsize=256)
-def _preset_settings(
-    domain: str, method: str, name: str | None, updates: int | None = None
-) -> dict[str, Any]:
-    """The settings of a preset by their paths: the same for all of the many seeds of a report."""
-    changes = {} if updates is None else {"updates": updates}
-    return dict(flat(settings.to_data(preset(domain, method, name, changes))))
 
 
 def _label(method: str, own: dict[str, Any], differing: Sequence[str]) -> str:
@@ -175,31 +162,4 @@ def shown(value: Any) -> str:
     """The value of a setting as a label shows it."""
     if isinstance(value, list):
         return "+".join(map(shown, value)) or "none"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-_NAMED = ("domain", "method", "preset", "seed", "updates", "from_python")
-"""Settings that a command names by itself, or that no command can name."""
-
-
-def train_command(config: dict[str, Any]) -> str | None:
-    """`cenie train ...` with every setting that is not the preset's; None if no command could do it."""
-    if config.get("from_python") or is_reference(config.get("domain")):
-        return None
-    try:
-        made = read_config(config)
-        usual = _preset_settings(made.domain, made.method, made.preset, made.updates)
-    except SettingsError:
-        return None
-    words = ["cenie", "train", made.domain, made.method, "--preset", made.preset]
-    words += ["--seed", str(made.seed), "--updates", str(made.updates)]
-    for path, value in flat(settings.to_data(made)):
-        if path not in _NAMED and value != usual.get(path, ...):
-            words += [f"--{path}", _option_text(value)]
-    return shlex.join(words)
-
-
-def _option_text(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(_option_text, value))
     return value if isinstance(value, str) else json.dumps(value)

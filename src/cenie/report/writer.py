@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cenie.report.measure.coverage import MOST_POINTS
 from cenie.report.tables import Row, csv_bytes
-from cenie.rundir.names import file_name
+from cenie.rundir.files import file_name
 from cenie.system.durable import WriteError, explain, replace_file
 
 if TYPE_CHECKING:

@@ -85,8 +85,7 @@ def save(
     """
     if step < 0 or keep < 1:
         raise ValueError(f"step must be at least 0 and keep at least 1, got {step} and {keep}")
-    arrays, leaves = _host_arrays(tree)
-    content = to_safetensors(arrays)
+    content, leaves = pack(tree)
     manifest = manifests.encode(step, leaves, content, facts)
     target = directory / f"step-{step:08d}"
     temporary = directory / f"{TEMPORARY}{target.name}"
@@ -119,7 +118,9 @@ def _not_written(target: Path, error: OSError) -> CheckpointError:
     return CheckpointError(f"cannot write checkpoint {target}: {explain(error)}", error.errno)
 
 
-def load_newest(directory: Path, like: Any, check: Check | None = None) -> Loaded | None:
+def load_newest(
+    directory: Path, like: Any, check: Check | None = None, step: int | None = None
+) -> Loaded | None:
     """The newest checkpoint that is undamaged and fits `like`; None if there is no checkpoint at all.
 
     `like` gives the structure and the leaves that are not arrays; its arrays may be
@@ -128,21 +129,28 @@ def load_newest(directory: Path, like: Any, check: Check | None = None) -> Loade
     can be used: starting again from nothing must be the user's decision. Nothing is repaired or removed,
     so reading beside a running writer is safe.
     """
-    return next(newest_first(directory, like, check), None)
+    return next(newest_first(directory, like, check, step), None)
 
 
-def newest_first(directory: Path, like: Any, check: Check | None = None) -> Iterator[Loaded]:
-    """All checkpoints that `load_newest` could return, one after another; they are read when asked for."""
+def newest_first(
+    directory: Path, like: Any, check: Check | None = None, step: int | None = None
+) -> Iterator[Loaded]:
+    """All checkpoints that `load_newest` could return, one after another; they are read when asked for.
+
+    With a `step` only the one of that step.
+    """
     skipped: list[str] = []
     found = False
     for path in manifests.newest_first(directory):
+        if step not in (None, manifests.step_of(path)):
+            continue
         try:
             manifest = manifests.read(path)
             if check is not None:
                 check(path, manifest["facts"])
-            _check_fits(manifest["leaves"], like)
-            content = manifests.read_arrays(path, manifest, _largest_file(like))
-            tree = _restore(content, manifest["leaves"], like)
+            check_fits(manifest["leaves"], like)
+            content = manifests.read_arrays(path / ARRAYS, manifest["arrays"], largest_file(like))
+            tree = unpack(content, manifest["leaves"], like, ARRAYS)
         except Unusable as reason:
             skipped.append(f"{path}: {reason}")
         else:
@@ -151,6 +159,12 @@ def newest_first(directory: Path, like: Any, check: Check | None = None) -> Iter
             skipped = []
     if skipped and not found:
         raise RunDirectoryError("no checkpoint can be loaded:\n" + "\n".join(skipped))
+
+
+def pack(tree: Any) -> tuple[bytes, dict[str, dict[str, Any]]]:
+    """The array leaves of a tree as the content of a safetensors file, and a description of each."""
+    arrays, leaves = _host_arrays(tree)
+    return to_safetensors(arrays), leaves
 
 
 def digest(tree: Any) -> str:
@@ -212,7 +226,7 @@ def _host_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, dict[str, 
     return {name: leaf.view(_stored_dtype(leaf.dtype)) for name, leaf in host.items()}, described
 
 
-def _largest_file(like: Any) -> int:
+def largest_file(like: Any) -> int:
     """The most bytes that the arrays of `like` can take: the values, and a description of each."""
     leaves = _array_leaves(like)
     stored = [
@@ -224,8 +238,8 @@ def _largest_file(like: Any) -> int:
     return values + names + 1000
 
 
-def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
-    """The manifest names exactly the arrays of `like`, with their shapes and dtypes."""
+def check_fits(leaves: Mapping[str, Any], like: Any) -> None:
+    """Raise `Unusable` unless exactly the arrays of `like` are described, with their shapes and dtypes."""
     expected = {name: _describe(leaf) for name, leaf in _array_leaves(like).items()}
     problems = [f"unexpected array {name[:80]}" for name in leaves if name not in expected]
     for name, want in expected.items():
@@ -240,12 +254,15 @@ def _check_fits(leaves: Mapping[str, Any], like: Any) -> None:
         raise Unusable("does not fit this run: " + "; ".join(problems[:3]) + more)
 
 
-def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
-    """`like` with the arrays of the file in place of its own."""
+def unpack(content: bytes, leaves: Mapping[str, Any], like: Any, file: str) -> Any:
+    """`like` with the arrays of a file in the place of its own.
+
+    Raises `Unusable`, naming the `file`, if it does not hold them.
+    """
     try:
         arrays = parse_safetensors(content)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise Unusable(f"{ARRAYS} is not a safetensors file: {error}") from error
+        raise Unusable(f"{file} is not a safetensors file: {error}") from error
 
     def restore(path: Any, leaf: Any) -> Any:
         if not _is_array(leaf):
@@ -254,7 +271,7 @@ def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
         shape = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
         array = arrays.get(name)
         if array is None or (array.shape, array.dtype) != (shape.shape, _stored_dtype(shape.dtype)):
-            raise Unusable(f"{ARRAYS} does not hold what {MANIFEST} says of {name}")
+            raise Unusable(f"{file} does not hold what is said of {name}")
         if not _is_key(leaf):
             return array.view(leaf.dtype)
         try:
@@ -268,7 +285,7 @@ def _restore(content: bytes, leaves: Mapping[str, Any], like: Any) -> Any:
 def _is_intact(path: Path, limit: int) -> bool:
     """Whether the checkpoint is whole; one of more than `limit` bytes is none of this run."""
     try:
-        manifests.read_arrays(path, manifests.read(path), limit)
+        manifests.read_arrays(path / ARRAYS, manifests.read(path)["arrays"], limit)
     except Unusable:
         return False
     return True

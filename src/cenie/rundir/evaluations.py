@@ -15,7 +15,7 @@ import numpy as np
 
 from cenie.experiment.rows import EvaluationRow, level_means
 from cenie.rundir.files import FORMAT, RunDirectoryError
-from cenie.rundir.tables import Table, lines, readable_lines, unreadable, whole
+from cenie.rundir.tables import Table, lines, readable_lines, unreadable
 from cenie.system.durable import replace_file
 
 EVALUATION_COLUMNS = (
@@ -187,58 +187,67 @@ def read_evaluations(path: Path) -> Episodes:
         RunDirectoryError: the file cannot be read, or is of an earlier format.
     """
     check_format(path)
-    rows = [cells for line in readable_lines(path) if (cells := _cells(line)) is not None]
+    lines = list(readable_lines(path))
     try:
-        return _episodes(rows)
+        return _episodes(_cells(lines))
     except (ValueError, OverflowError):
-        return _episodes([row for row in rows if _is_row(row)])
+        return _episodes(_cells(filter(_is_row, lines)))
 
 
 def episodes_of(evaluations: Iterable[Evaluation]) -> Episodes:
     """The same as if the evaluations had been written and read."""
-    text = b"".join(map(_csv, evaluations)).splitlines(keepends=True)
-    return _episodes([cells for line in text if (cells := _cells(line)) is not None])
+    return _episodes(_cells(b"".join(map(_csv, evaluations)).splitlines(keepends=True)))
 
 
-def _cells(line: bytes) -> list[str] | None:
-    """The texts of a line; None if it is no row (or the header)."""
-    if not line.endswith(b"\n") or line == _HEADER:
-        return None
+def _cells(lines: Iterable[bytes]) -> np.ndarray:
+    """The texts [rows, columns] of lines, without the header. Raises `ValueError` if a line is no row."""
+    rows = [line.decode() for line in lines if line != _HEADER]
+    if rows and not rows[-1].endswith("\n"):
+        raise ValueError("the last line is not complete")
+    if not all(map(str.strip, rows)):
+        raise ValueError("a line is empty")
+    if not rows:
+        return np.empty((0, len(EVALUATION_COLUMNS)), object)
+    cells = np.loadtxt(rows, dtype=object, delimiter=",", quotechar='"', comments=None, ndmin=2)
+    # A line that ends within quotes is not counted.
+    if cells.shape != (len(rows), len(EVALUATION_COLUMNS)):
+        raise ValueError("a line is no row")
+    return cells
+
+
+def _is_row(line: bytes) -> bool:
     try:
-        (cells,) = csv.reader([line.decode()])
-    except (ValueError, csv.Error):
-        return None
-    return cells if len(cells) == len(EVALUATION_COLUMNS) else None
+        return len(_episodes(_cells([line]))) > 0
+    except (ValueError, OverflowError):
+        return False
 
 
-def _episodes(rows: list[list[str]]) -> Episodes:
-    """The columns of some rows; raises `ValueError` if one of them is none."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(EVALUATION_COLUMNS)
-    cycle, updates, steps, suite, level, variant, episode, total, solved, score, length = columns
+def _episodes(cells: np.ndarray) -> Episodes:
+    """The columns of rows of texts; raises `ValueError` or `OverflowError` if one of them is no number.
+
+    Texts are copied, so that the numbers are not kept as texts too.
+    """
+    cycle, updates, steps, suite, level, variant, episode, total, solved, score, length = cells.T
     if not {"0", "1"}.issuperset(solved):
         raise ValueError("solved must be 0 or 1")
     return Episodes(
         cycle=_counts(cycle),
         updates=_counts(updates),
         env_steps=_counts(steps),
-        suite=np.array(suite, object),
-        level=np.array(level, object),
-        variant=np.array(variant, object),
+        suite=suite.copy(),
+        level=level.copy(),
+        variant=variant.copy(),
         episode=_counts(episode),
-        returns=np.array(total, float),
-        solved=np.array(solved, float),
-        score=np.array(score, float),
+        returns=total.astype(float),
+        solved=solved.astype(float),
+        score=score.astype(float),
         length=_counts(length),
     )
 
 
-def _counts(texts: Iterable[str]) -> np.ndarray:
-    return np.array([*map(whole, texts)], np.int64)
-
-
-def _is_row(row: list[str]) -> bool:
-    try:
-        _episodes([row])
-    except (ValueError, OverflowError):
-        return False
-    return True
+def _counts(texts: np.ndarray) -> np.ndarray:
+    """Whole numbers; `int` alone would also take `1_0`, blanks, and digits of other alphabets."""
+    digits = "".join(texts)
+    if digits and not (digits.isascii() and digits.isdigit()):
+        raise ValueError("not a whole number")
+    return texts.astype(np.int64)

@@ -6,9 +6,11 @@ The files are described in docs/run-directory.md.
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ FORMAT = 2
 _SMALL = 16 * 2**20
 _LOCK_BYTES = 200
 _SHOWN = 3
+_LONGEST_NAME = 120
+"""Bytes: most file systems take 255, and a name gets a beginning and an end yet."""
 
 
 class RunDirectoryError(Exception):
@@ -258,6 +262,21 @@ def free_name(base: Path) -> Path:
         number += 1
         candidate = base.with_name(f"{base.name}-{number}")
     return candidate
+
+
+def file_name(text: str) -> str:
+    """A name of one file, in no other directory, by which people know the text again.
+
+    Letters, digits and `_.+-` stay; colons, blanks and @ become hyphens. If anything else has to go, the name
+    ends with a few digits of the hash of the whole text, so that different texts have different names.
+    """
+    plain = re.sub(r"[:@ ]", "-", text)
+    kept = re.sub(r"[^\w.+-]+", "-", plain).lstrip(".")
+    kept = kept.encode()[:_LONGEST_NAME].decode(errors="ignore")
+    if kept == plain and kept:
+        return kept
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{kept}-{digest}" if kept else digest
 
 
 def differing_settings(

@@ -31,8 +31,13 @@ def newest_first(directory: Path) -> list[Path]:
         names = names_in(directory)
     except OSError as error:
         raise RunDirectoryError(f"cannot read {directory}: {explain(error)}") from error
-    found = [name for name in names if _STEP.fullmatch(name)]
-    return [directory / name for name in sorted(found, key=lambda name: int(name[5:]), reverse=True)]
+    found = [directory / name for name in names if _STEP.fullmatch(name)]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """The step of a checkpoint by its name."""
+    return int(path.name.removeprefix("step-"))
 
 
 def encode(step: int, leaves: Mapping[str, Any], content: bytes, facts: Mapping[str, Any]) -> bytes:
@@ -41,7 +46,7 @@ def encode(step: int, leaves: Mapping[str, Any], content: bytes, facts: Mapping[
         "format": FORMAT,
         "step": step,
         "facts": dict(facts),
-        "arrays": {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
+        "arrays": describe(content),
         "leaves": leaves,
     }
     return strict_json({**body, "sha256": _hash_of(body)}).encode()
@@ -78,19 +83,26 @@ def read(path: Path) -> dict[str, Any]:
     return data
 
 
-def read_arrays(path: Path, manifest: Mapping[str, Any], limit: int) -> bytes:
-    """The arrays file, if it is the one the manifest speaks of; more than `limit` bytes are never read."""
-    expected = manifest["arrays"]["bytes"]
-    if not 0 <= expected <= limit:
-        raise Unusable(f"{ARRAYS} is said to have {str(expected)[:20]} bytes; at most {limit} belong there")
+def describe(content: bytes) -> dict[str, Any]:
+    """The size and the hash of the content of a file of arrays."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def read_arrays(file: Path, described: Mapping[str, Any], limit: int) -> bytes:
+    """A file of arrays, if it is as it was described; more than `limit` bytes are never read."""
+    expected = described.get("bytes")
+    if type(expected) is not int or not 0 <= expected <= limit:
+        raise Unusable(
+            f"{file.name} is said to have {str(expected)[:20]} bytes; at most {limit} belong there"
+        )
     try:
-        content = read_limited(path / ARRAYS, expected)
+        content = read_limited(file, expected)
     except OSError as error:
-        raise Unusable(f"{ARRAYS} cannot be read: {explain(error)}") from error
+        raise Unusable(f"{file.name} cannot be read: {explain(error)}") from error
     if len(content) != expected:
-        raise Unusable(f"{ARRAYS} is truncated: {len(content)} of {expected} bytes")
-    if hashlib.sha256(content).hexdigest() != manifest["arrays"].get("sha256"):
-        raise Unusable(f"{ARRAYS} is damaged: its content does not match its SHA-256")
+        raise Unusable(f"{file.name} is truncated: {len(content)} of {expected} bytes")
+    if describe(content) != described:
+        raise Unusable(f"{file.name} is damaged: its content does not match its SHA-256")
     return content
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from cenie import settings
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, EvaluationRequest, read_config
 from cenie.rundir import manifest as manifests
-from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, read_json
+from cenie.rundir.documents import read_settings, read_summary
+from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings
 from cenie.rundir.manifest import Unusable
-from cenie.rundir.summary import read_summary
 from cenie.settings import SettingsError
 from cenie.system.durable import WriteError
 
@@ -118,7 +118,7 @@ def check_own(config: Config, directory: RunDirectory) -> None:
     """
     if not os.path.lexists(directory.config):
         directory.check_free()
-    elif differing := _differing(read_json(directory.config), config):
+    elif differing := _differing(read_settings(directory.config), config):
         raise RunDirectoryError(
             f"{directory.path} holds a run of other settings; a run needs a directory of its own:\n"
             f"  {_listed(differing)}"
@@ -147,7 +147,7 @@ def updates_done(config: Config, directory: RunDirectory) -> int | None:
             facts = read_facts(manifest["facts"])
             if not config.is_over(facts.updates, facts.env_steps):
                 return None
-            manifests.read_arrays(path, manifest, _WHOLE_FILE)
+            manifests.read_arrays(path / manifests.ARRAYS, manifest["arrays"], _WHOLE_FILE)
             summary = read_summary(directory.summary) or {}
         except (Unusable, RunDirectoryError):
             return None
@@ -193,8 +193,13 @@ def check_evaluation(config: Config, directory: RunDirectory, request: Evaluatio
 
     if not check_checkpoints(config, directory):
         raise RunDirectoryError(f"{directory.path} has no checkpoint to evaluate")
-    if not os.access(directory.path, os.W_OK):
-        raise WriteError(f"cannot write in {directory.path}, where the table of this evaluation would go")
+    check_writable(directory.path)
     problems = evaluation_problems(config, request.episodes)
     if problems:
         raise SettingsError(problems)
+
+
+def check_writable(path: Path) -> None:
+    """Raise `WriteError` if the table of an evaluation cannot be written to a directory."""
+    if not os.access(path, os.W_OK):
+        raise WriteError(f"cannot write in {path}, where the table of this evaluation would go")

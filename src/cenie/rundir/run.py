@@ -14,14 +14,14 @@ import numpy as np
 
 from cenie.envs.domains import find_domain
 from cenie.experiment.config import Config, evaluation_request
-from cenie.rundir.config_file import check_domain, load_config
+from cenie.rundir.documents import load_config, read_settings, read_summary
 from cenie.rundir.evaluations import Episodes, read_evaluations
-from cenie.rundir.files import RunDirectory, RunDirectoryError, read_json, writable
+from cenie.rundir.files import RunDirectory, RunDirectoryError
 from cenie.rundir.levels import read_levels
+from cenie.rundir.manifest import newest_first, step_of
 from cenie.rundir.metrics import PLACES, read_curves, read_metrics
 from cenie.rundir.resume import check_belongs, check_checkpoints, check_evaluation
 from cenie.rundir.snapshots import Snapshot, read_snapshot, snapshots_of
-from cenie.rundir.summary import read_summary
 from cenie.rundir.tables import first_line
 from cenie.settings import Problem, SettingsError
 
@@ -64,7 +64,7 @@ class Run:
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
         """The content of `config.json`, as plain data, also if the run is not ours to go on with."""
-        return writable(read_json(self.files.config))
+        return read_settings(self.files.config)
 
     @functools.cached_property
     def config(self) -> Config:
@@ -223,6 +223,13 @@ class Run:
 
     @functools.cached_property
     def _loaded(self) -> "Loaded":
+        return self.load()
+
+    def load(self, cycle: int | None = None) -> "Loaded":
+        """The checkpoint of a cycle, by default the newest one that can be used, with arrays on the host.
+
+        Raises `RunDirectoryError` if there is none, or if that of the cycle is damaged.
+        """
         from cenie.rundir import checkpoint
         from cenie.teach.cycle import state_shapes
 
@@ -230,9 +237,14 @@ class Run:
         # The shapes take seconds to trace: only if there is anything to compare them with.
         if check_checkpoints(self.config, self.files):
             belongs = functools.partial(check_belongs, self.config)
-            loaded = checkpoint.load_newest(self.files.checkpoints, state_shapes(self.setup), belongs)
+            shapes = state_shapes(self.setup)
+            loaded = checkpoint.load_newest(self.files.checkpoints, shapes, belongs, cycle)
         if loaded is None:
-            raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
+            steps = [step_of(path) for path in newest_first(self.files.checkpoints)]
+            if not steps:
+                raise RunDirectoryError(f"{self.path} has no checkpoint yet: there is no state to load")
+            there = ", ".join(map(str, steps))
+            raise RunDirectoryError(f"{self.path} has no checkpoint of cycle {cycle}; there are {there}")
         return loaded
 
     @functools.cached_property
@@ -323,8 +335,7 @@ def load_run(path: str | Path, parts: "Parts | None" = None, *, domain: "str | D
 
         entry = find_domain(domain) if isinstance(domain, str) else checked(domain)
     run = Run(Path(path), parts, entry)
-    name = domain if isinstance(domain, str) or domain is None else domain.name
-    check_domain(run.config, name)
+    load_config(run.files.config, entry, domain)
     begun_with = tuple(part for part in run.config.from_python if not part.startswith("domain "))
     names = () if parts is None else parts.names
     if begun_with != names:

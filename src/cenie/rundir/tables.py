@@ -172,11 +172,7 @@ def json_cycle(line: bytes) -> int:
 
 
 def _csv_cycle(line: bytes) -> int:
-    return whole(line.split(b",", 1)[0].decode("ascii"))
-
-
-def whole(text: str) -> int:
-    """A whole number as tables have it; `int` alone would also take `1_0` and blanks."""
-    if not (text.isascii() and text.isdigit()):
+    digits = line.split(b",", 1)[0]
+    if not digits.isdigit():  # `int` alone would also take `1_0` and blanks
         raise ValueError("not a whole number")
-    return int(text)
+    return int(digits)

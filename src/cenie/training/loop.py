@@ -20,15 +20,14 @@ from cenie.experiment.devices import unused_devices
 from cenie.experiment.evaluate import evaluate
 from cenie.experiment.rows import level_scores, suite_mean
 from cenie.rundir import checkpoint
-from cenie.rundir.config_file import write_config
+from cenie.rundir.documents import write_config, write_divergence, write_summary
 from cenie.rundir.evaluations import read_evaluations
-from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings, write_json
+from cenie.rundir.files import RunDirectory, RunDirectoryError, differing_settings
 from cenie.rundir.levels import is_recorded
 from cenie.rundir.plays import PLAYS, Plays, newest, only, plays_bytes, plays_of
 from cenie.rundir.resume import CheckpointFacts, Decay, check_own, check_unused
 from cenie.rundir.run_tables import RunTables, changed_tables, open_tables
 from cenie.rundir.snapshot_arrays import snapshot_arrays
-from cenie.rundir.summary import write_summary
 from cenie.system.signals import GracefulStop
 from cenie.teach.cycle import Counters, TrainState
 from cenie.teach.recording import PointSample
@@ -292,10 +291,7 @@ def _stop_if_diverged(run: _Run, counters: Counts) -> None:
     limit = run.config.student.ppo.max_bad_updates
     in_a_row = max(int(student.bad_in_a_row) for student in run.state.students)
     if in_a_row >= limit:
-        dump = run.directory.path / "diverged.json"
-        write_json(
-            dump, {"cycle": counters.cycles, "updates": counters.updates, "skipped_in_a_row": in_a_row}
-        )
+        dump = write_divergence(run.directory, counters.cycles, counters.updates, in_a_row)
         raise TrainingDiverged(
             f"{in_a_row} updates in a row had a non-finite loss or gradient (limit {limit}, "
             f"student.ppo.max_bad_updates); the last checkpoint is from before; see {dump}"

@@ -19,7 +19,8 @@ from cenie.report.page.data import Limits, page_data
 from cenie.report.page.numbers import one, short
 from cenie.report.page.pictures import Budget, data_uri, notable
 from cenie.report.page.write import open_studio, page_html
-from cenie.report.runs import group_runs, open_runs, train_command
+from cenie.report.runs import group_runs, open_runs
+from cenie.rundir.again import train_command
 from cenie.rundir.archives import archive_bytes
 from cenie.rundir.run import open_run
 from cenie.settings import to_data

@@ -13,7 +13,8 @@ from cenie.report.measure.comparable import comparability
 from cenie.report.measure.scores import SuiteScores, measured_domains
 from cenie.report.page.charts import suite_results, training_data
 from cenie.report.page.curriculum import MOST_FRAMES, Moments, curriculum_data, read_curriculum
-from cenie.report.runs import Group, train_command
+from cenie.report.runs import Group
+from cenie.rundir.again import train_command
 from cenie.rundir.files import flat
 from cenie.rundir.run import Run
 
