@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from cenie.command import cli
-from cenie.command.options import parse, typed
+from cenie.command.configs import typed
+from cenie.command.options import parse
 from cenie.envs.maze.formats import from_text
 from cenie.experiment.presets import preset
 from tests.pages import DOCS, blocks, file_name, write_files

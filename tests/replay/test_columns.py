@@ -9,7 +9,7 @@ import pytest
 
 import cenie
 from cenie import settings
-from cenie.command.options import typed
+from cenie.command.configs import typed
 from cenie.experiment.build import build, place
 from cenie.experiment.presets import preset
 from cenie.replay import buffer as buffers

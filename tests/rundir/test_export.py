@@ -88,7 +88,8 @@ def test_it_is_three_files_with_nothing_of_the_machine(trained, exported) -> Non
 
 
 def test_the_command_of_the_card_is_the_run(trained, exported) -> None:
-    from cenie.command.options import parse, typed
+    from cenie.command.configs import typed
+    from cenie.command.options import parse
 
     (domain, method), options = parse(shlex.split(load_student(exported).facts.command or "")[2:])
     config = cenie.preset(domain, method, options.pop("preset"), typed(domain, method, options))

@@ -45,20 +45,20 @@ methods: {", ".join(METHODS)}
 """
 
 COMMANDS = {
-    "train": "train",
-    "evaluate": "evaluate",
-    "play": "pictures",
-    "gallery": "pictures",
-    "export": "export",
-    "watch": "watch",
-    "compare": "compare",
-    "report": "report",
-    "cite": "cite",
-    "methods": "lists",
-    "domains": "lists",
+    "train": "cenie.command.train:train_command",
+    "evaluate": "cenie.command.evaluate:evaluate_command",
+    "play": "cenie.command.pictures:play_command",
+    "gallery": "cenie.command.pictures:gallery_command",
+    "export": "cenie.command.export:export_command",
+    "watch": "cenie.command.watch:watch_command",
+    "compare": "cenie.command.compare:compare_command",
+    "report": "cenie.command.report:report_command",
+    "cite": "cenie.command.cite:cite_command",
+    "methods": "cenie.command.lists:methods_command",
+    "domains": "cenie.command.lists:domains_command",
 }
-"""The commands, and the module of each in this room, which is loaded when the command is asked for. A module
-has a function `NAME_command` for each of its commands, and their `--help` in `NAME_USAGE` or `USAGE`."""
+"""The function of each command, whose module is loaded when the command is asked for. The module has the
+command's `--help` in `NAME_USAGE` or `USAGE`."""
 
 _LONGEST_PATH = 300
 
@@ -102,10 +102,11 @@ def _carry_out(name: str, arguments: list[str]) -> int:
         raise SettingsError([Problem(name, f"unknown command; known: {', '.join(COMMANDS)}")])
     from cenie.command.options import parse
 
-    module = importlib.import_module(f"cenie.command.{COMMANDS[name]}")
+    place, function = COMMANDS[name].split(":")
+    module = importlib.import_module(place)
     words, options = parse(arguments)
     if "help" not in options:
-        return getattr(module, f"{name}_command")(words, options)
+        return getattr(module, function)(words, options)
     usage = getattr(module, f"{name.upper()}_USAGE", getattr(module, "USAGE", USAGE))
     sys.stdout.write(module.help_text(words, options) if name == "train" else usage)
     return OK

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cenie import settings
+from cenie.command.configs import typed
 from cenie.command.exit_codes import FAILED, OK, complain, say
-from cenie.command.options import directory_option, let_import, parse, plain, read_request, typed
+from cenie.command.options import directory_option, let_import, parse, plain, read_request
 from cenie.command.report import ReportRequest, check_installed, make_report
 from cenie.command.sweep import Outcome, RunTask, next_command, read_counts, run_tasks, updates_of
 from cenie.envs.domains import is_reference

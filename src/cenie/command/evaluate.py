@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from cenie.command.configs import open_player
 from cenie.command.exit_codes import OK
-from cenie.command.options import open_player, plain
+from cenie.command.options import plain
 from cenie.experiment.config import evaluation_request
 from cenie.experiment.devices import prepare_devices
 from cenie.rundir.export import Student

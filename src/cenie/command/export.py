@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cenie import settings
+from cenie.command.configs import load_run_config
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import directory_option, load_run_config, plain
+from cenie.command.options import directory_option, plain
 from cenie.rundir.export import check_free, default_directory, export_student
 from cenie.rundir.run import Run
 from cenie.settings import Problem, SettingsError, setting

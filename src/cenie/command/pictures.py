@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cenie.command.configs import check_has_student, open_player
 from cenie.command.exit_codes import OK, say
-from cenie.command.options import check_has_student, let_import, open_player, read_request
+from cenie.command.options import let_import, read_request
 from cenie.envs.domains import DOMAINS, find_domain, is_reference
 from cenie.report.level_files import Drawing, looks_like_file, read_drawing
 from cenie.rundir.export import Student

@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from cenie import settings
+from cenie.command.configs import load_run_config, typed
 from cenie.command.exit_codes import DIVERGED, OK, complain
-from cenie.command.options import (
-    NO_OPTIONS,
-    directory_option,
-    let_import,
-    load_run_config,
-    typed,
-)
+from cenie.command.options import NO_OPTIONS, directory_option, let_import
 from cenie.command.settings_text import paragraphs, row, settings_text, terminal_width
 from cenie.envs.domains import DOMAINS, is_reference
 from cenie.experiment.config import MAY_CHANGE_ON_RESUME, Config, config_type, find_domain_and_method

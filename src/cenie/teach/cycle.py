@@ -318,7 +318,7 @@ def play(setup: Setup, number: int, student: StudentState, batch: Play, key: PRN
 
 
 def _described(setup: Setup, features: Array, observation: Observation) -> Array:
-    """What describes a step to novelty, besides its action: the student's features, or what it observed."""
+    """The part of a point besides the action: the student's features, or the observation."""
     if setup.curriculum.features == "memory":
         return features
     return observed_features(observation, setup.environment.observation_space)

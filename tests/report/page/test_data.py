@@ -7,7 +7,8 @@ import shlex
 import numpy as np
 import pytest
 
-from cenie.command.options import parse, typed
+from cenie.command.configs import typed
+from cenie.command.options import parse
 from cenie.experiment.presets import preset
 from cenie.report.measure.curves import _apart, evenly
 from cenie.report.measure.scores import measured_domains

@@ -18,7 +18,7 @@ _ANGLES = 1.5 * np.arange(RAYS) / RAYS
 def lidar(ground: Ground, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, "10 n"]:
     """The part of each ray before it meets the ground, 1 if it does not. Rays begin at (x, y)."""
     (px, py), (left, bottom, right, top) = seen_from(
-        ground, jnp.arange(x.shape[0]), x, y, left=x, edges=_EDGES, boxes=_BOXES
+        ground, jnp.arange(x.shape[0]), (x, y), left=x, edges=_EDGES, boxes=_BOXES
     )
     dx = jnp.asarray(RANGE * np.sin(_ANGLES), x.dtype)[:, None, None]
     dy = jnp.asarray(-RANGE * np.cos(_ANGLES), x.dtype)[:, None, None]

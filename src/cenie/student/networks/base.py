@@ -1,4 +1,4 @@
-"""What a network is: observation in, action distribution, value and features out."""
+"""The interface of a network: observation in, action distribution, value and features out."""
 
 import abc
 import math
@@ -122,7 +122,7 @@ class NetworkSettings(abc.ABC):
     """The settings of a network. Those of each network derive from it, and name it by their `kind`."""
 
     recurrent: ClassVar[bool] = False
-    """What `Network.recurrent` of the network is."""
+    """The value of `Network.recurrent` of the network."""
 
     def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
         """Why the network cannot read such observations, or choose such actions."""

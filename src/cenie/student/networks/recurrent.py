@@ -1,5 +1,6 @@
 """Networks that remember: a long short-term memory, or a gated recurrent unit."""
 
+import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,8 +23,29 @@ from cenie.student.networks.base import Continuous, Decision, Network, NetworkSe
 _MEMORY_SIZE = "Units of the memory."
 
 
+class RecurrentSettings(NetworkSettings):
+    """The common part of both networks, which differ in their memory only."""
+
+    encoder: EncoderConfig
+    memory_size: int
+    head_size: int
+    continuous: Continuous
+
+    recurrent: ClassVar[bool] = True
+
+    def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
+        return encoders.misfits_of(self.encoder, spaces)
+
+    def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Recurrent":
+        return Recurrent(self, spaces, action_space, key)
+
+    @abc.abstractmethod
+    def memory(self, inputs: int, key: PRNGKeyArray) -> LSTM | GRU:
+        """The memory, for this number of inputs. Consumes the key."""
+
+
 @dataclass(frozen=True)
-class Lstm(NetworkSettings):
+class Lstm(RecurrentSettings):
     """Encoder, long short-term memory, and an actor and a critic with one hidden layer each."""
 
     kind: Literal["lstm"] = "lstm"
@@ -42,21 +64,12 @@ class Lstm(NetworkSettings):
     )
     continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="ours")
 
-    recurrent: ClassVar[bool] = True
-
-    def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
-        return encoders.misfits_of(self.encoder, spaces)
-
-    def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Recurrent":
-        return Recurrent(self, spaces, action_space, key)
-
     def memory(self, inputs: int, key: PRNGKeyArray) -> LSTM:
-        """The memory, for this number of inputs. Consumes the key."""
         return LSTM(inputs, self.memory_size, self.forget_bias, key)
 
 
 @dataclass(frozen=True)
-class Gru(NetworkSettings):
+class Gru(RecurrentSettings):
     """Encoder, gated recurrent unit, and an actor and a critic with one hidden layer each."""
 
     kind: Literal["gru"] = "gru"
@@ -65,16 +78,7 @@ class Gru(NetworkSettings):
     head_size: int = setting(32, minimum=1, maximum=65_536, help=base.HEAD_SIZE_HELP, source="ours")
     continuous: Continuous = setting("gaussian", help=base.CONTINUOUS_HELP, source="ours")
 
-    recurrent: ClassVar[bool] = True
-
-    def misfits(self, spaces: Spaces, action_space: Space) -> Iterator[Problem]:
-        return encoders.misfits_of(self.encoder, spaces)
-
-    def make(self, spaces: Spaces, action_space: Space, key: PRNGKeyArray) -> "Recurrent":
-        return Recurrent(self, spaces, action_space, key)
-
     def memory(self, inputs: int, key: PRNGKeyArray) -> GRU:
-        """The memory, for this number of inputs. Consumes the key."""
         return GRU(inputs, self.memory_size, key)
 
 
@@ -93,7 +97,7 @@ class Recurrent(Network):
     critic: Linear
     policy: Policy
 
-    def __init__(self, settings: Lstm | Gru, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
+    def __init__(self, settings: RecurrentSettings, spaces: Spaces, action_space: Space, key: PRNGKeyArray):
         encoder_key, key = jax.random.split(key)
         keys = jax.random.split(key, 5)
         self.encoder = settings.encoder.make(spaces, encoder_key)

@@ -64,13 +64,14 @@ def ground_of(x: Float[Array, " 200"], y: Float[Array, " 200"], boxes: Float[Arr
 
 
 def seen_from(
-    ground: Ground, number: Int[Array, " n"], x: Array, y: Array, *, left: Array, edges: int, boxes: int
+    ground: Ground, number: Int[Array, " n"], centre: Pair, *, left: Array, edges: int, boxes: int
 ) -> tuple[Pair, tuple[Array, Array, Array, Array]]:
     """Points of the ground and sides of boxes from `left` on, in the environments of the given numbers.
 
-    Both are relative to (x, y), with their number in front; points are one more than edges, and the sides of
-    a box are left, bottom, right and top.
+    Both are relative to a centre, with their number in front; points are one more than edges, and the sides
+    of a box are left, bottom, right and top.
     """
+    x, y = centre
     cell = jnp.clip(jnp.floor(left / STEP).astype(jnp.int32), 0, POINTS - 1 - edges)
     points = cell + jnp.arange(edges + 1)[:, None]
     px = ground.x.at[number, points].get(mode="promise_in_bounds") - x

@@ -29,7 +29,7 @@ def hull_distance(
     low_x, high_x = _extremes([u for u, _ in corners])
     low_y, high_y = _extremes([v for _, v in corners])
     (px, py), (left, bottom, right, top) = seen_from(
-        ground, number, x, y, left=x + low_x - 0.02, edges=_EDGES, boxes=_BOXES
+        ground, number, (x, y), left=x + low_x - 0.02, edges=_EDGES, boxes=_BOXES
     )
     x1, y1, x2, y2 = px[:-1], py[:-1], px[1:], py[1:]
     length = jnp.sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2)
