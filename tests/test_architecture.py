@@ -110,8 +110,6 @@ WITHOUT_JAX = (
     "cenie.command.entry",
     "cenie.command.lists",
     "cenie.report.level_files",
-    "cenie.report.page.serve",
-    "cenie.report.page.write",
     "cenie.report.measure.stats",
 )
 """Modules that must load without JAX: what `cenie`, `--help`, `methods` and `domains` need, and what has no

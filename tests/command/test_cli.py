@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cenie import settings
-from cenie.command import options, train
+from cenie.command import configs, train
 from cenie.command.cli import run
 from cenie.command.exit_codes import BAD_INPUT, OK, REFUSED
 from cenie.command.options import parse
@@ -70,7 +70,7 @@ def test_settings_of_another_kind_are_typed_like_those_of_the_default():
         "student.network.encoder.kind": "bits",
         "student.network.encoder.codes": "2,8",
     }
-    config = preset("maze", "dr", "paper", options.typed("maze", "dr", given))
+    config = preset("maze", "dr", "paper", configs.typed("maze", "dr", given))
     assert config.student.network == Gru(encoder=Bits(codes=(2, 8)))
 
 
@@ -239,21 +239,21 @@ def test_evaluate_without_checkpoint_is_refused(tmp_path, capsys):
 )
 def test_a_value_is_read_as_what_the_setting_takes(path, text, value):
     """A tuple of one, and a tuple whose default is null, were refused as numbers and texts."""
-    assert options.typed("maze", "poet", {path: text}) == {path: value}
+    assert configs.typed("maze", "poet", {path: text}) == {path: value}
 
 
 def test_a_tuple_setting_takes_a_single_value():
     given = {"channels": "4", "kernels": "3", "strides": "2"}
     arguments = {f"student.network.{name}": text for name, text in given.items()}
-    network = preset("racing", "dr", "quick", options.typed("racing", "dr", arguments)).student.network
+    network = preset("racing", "dr", "quick", configs.typed("racing", "dr", arguments)).student.network
     assert (network.channels, network.kernels, network.strides) == ((4,), (3,), (2,))
 
 
 def test_a_group_that_may_be_left_out_is_left_out_by_null_and_no_other_is():
-    assert options.typed("maze", "accel", {"teacher.edit": "null"}) == {"teacher.edit": None}
+    assert configs.typed("maze", "accel", {"teacher.edit": "null"}) == {"teacher.edit": None}
     for path in ("teacher.replay", "student.network"):
         with pytest.raises(SettingsError, match=f"{path}: is a group of settings; .* as in --{path}"):
-            options.typed("maze", "accel", {path: "null"})
+            configs.typed("maze", "accel", {path: "null"})
 
 
 @pytest.mark.parametrize(
