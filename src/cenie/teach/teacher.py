@@ -457,7 +457,7 @@ def _of_student(of_buffers: Sequence[_T], number: int) -> _T:
 
 
 def _row(curriculum: Curriculum, play: Play, buffer: BufferState | None = None) -> Columns:
-    """A row of the log for each level: its lineage, its id (-1 if it is stored nowhere), and its scores when it
+    """A row of the log for each level: its lineage, its id (-1 if stored nowhere), and its scores when it
     was played, NaN where there is none."""
     lineage = {"parent": play.parents, "generation": play.generations}
     if buffer is None:
