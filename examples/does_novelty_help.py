@@ -45,7 +45,7 @@ class Arm:
         return "cenie" in self.method
 
 
-# ACCEL from empty mazes needs far more updates than a laptop has (docs/results.md).
+# ACCEL from empty mazes needs far more updates than a laptop has (docs/notebook/methods.md).
 WALLS = {"teacher.generator": "uniform60"}
 # The paper's weight of novelty, which is more than that of the preset.
 HALF = {"teacher.alpha.value": 0.5}

@@ -16,7 +16,7 @@ What it gains, in CPU time of a fit of 6 to 15 components, diagonal, on made-up 
 - 1,536 points: two widths instead of one save 11 %. A width for each size saves 5 % more, and costs 6 CPU
   seconds more to compile.
 - 8,192 points: side by side instead of one after another saves 47 %; on real points and with less load it
-  was 10 % (docs/results.md). Widths that fit each mixture of a group save 13 %.
+  was 10 % (docs/notebook/coverage.md). Widths that fit each mixture of a group save 13 %.
 """
 
 import itertools

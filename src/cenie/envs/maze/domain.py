@@ -43,7 +43,7 @@ def maze_domain(config: MazeConfig) -> Domain:
         settings=config,
         make=maze_domain,
         # Together they halve the work of the compiler. A cycle that learns is no slower for it: what playing
-        # loses without the newer kernels, 5 ms, loops gain that are not unrolled (docs/results.md).
+        # loses without the newer kernels, 5 ms, loops gain that are not unrolled (docs/notebook/start.md).
         xla_flags=(
             "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling=true",
             "--xla_cpu_use_fusion_emitters=false",

@@ -68,9 +68,10 @@ _QUICK: dict[str, Any] = {
     "student.ppo.epochs": 4,
     "student.ppo.minibatches": 4,
     **QUICK_SCOUTING,
-    # From empty mazes ACCEL solves next to no held-out maze after 600 updates (docs/results.md).
+    # From empty mazes ACCEL solves next to no held-out maze after 600 updates (docs/notebook/methods.md).
     "teacher.generator": Where("teacher.edit", "random"),
-    # Positive value loss, the paper's score, fails on some seeds within so few updates (docs/results.md);
+    # Positive value loss, the paper's score, fails on some seeds within so few updates
+    # (docs/notebook/preset.md);
     # methods that are named after a score of their own keep it.
     "teacher.score": Where("teacher.score", "maxmc", equals="pvl"),
     # Learning begins after 8 batches and not after 32; new levels and replays take turns from then on.
@@ -79,12 +80,12 @@ _QUICK: dict[str, Any] = {
     # A few hundred updates cannot afford to spend most of a batch on one level.
     "teacher.replay.priority.temperature": 1.0,
     # Half of the paper's: no weight of novelty was better than none within so few updates
-    # (docs/results.md). Methods that rank by novelty alone keep theirs.
+    # (docs/notebook/novelty.md). Methods that rank by novelty alone keep theirs.
     "teacher.alpha.value": Where("teacher.alpha.value", 0.25, equals=0.5),
     # Two batches: with less, a third of novelty's ranking is the luck of the window (docs/novelty.md).
     "teacher.novelty.coverage.window": 128,
     # The ranking of 4096 at a third of the cost (docs/novelty.md): there is time to fit every number of
-    # components to the end, and the choice is as in the exact mode (docs/results.md).
+    # components to the end, and the choice is as in the exact mode (docs/notebook/coverage.md).
     "teacher.novelty.coverage.max_points": 1536,
     "teacher.novelty.coverage.screening_steps": None,
     # Tiles are read and chosen as a few waves across the board: a designer that learns each of them for

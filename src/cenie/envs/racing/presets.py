@@ -103,9 +103,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.network.head_size": 64,
         "student.num_levels": 16,
         "student.num_steps": 125,
-        # Larger and more steps than in the long run, which has twice the updates (docs/results.md).
+        # Larger and more steps than in the long run, which has twice the updates (docs/notebook/racing.md).
         "student.ppo.learning_rate": 5e-4,
-        # At a rate that stays, two students of three stood still after 200 updates (docs/results.md).
+        # At a rate that stays, two students of three stood still after 200 updates (docs/notebook/racing.md).
         "student.ppo.final_learning_rate_fraction": 0.05,
         # Without it, chance was gone before the values were learned, and students differed widely.
         "student.ppo.entropy_coef": 0.01,
@@ -114,7 +114,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "student.ppo.minibatches": 10,
         **QUICK_SCOUTING,
         **QUICK_POPULATION,
-        # Students of `dr` return 380 after 200 updates (docs/results.md), and six pairs share 1,500.
+        # Students of `dr` return 380 after 200 updates (docs/notebook/racing.md), and six pairs share 1,500.
         "teacher.reproduce_at": 300.0,
         "teacher.criterion": (50.0, 1100.0),
         "teacher.replay.capacity": 256,

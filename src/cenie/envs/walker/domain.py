@@ -47,7 +47,7 @@ def walker_domain(config: WalkerConfig) -> Domain:
         make=walker_domain,
         # The physics is many small steps. A loop that touches fewer bytes than this in a turn becomes one
         # piece of code instead of a list of calls. Unrolled, loops over few walkers would not become vectors.
-        # XLA's newer way to write kernels is slower here. What each is worth is in docs/results.md.
+        # XLA's newer way to write kernels is slower here. What each is worth is in docs/notebook/speed.md.
         xla_flags=(
             "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=30000000,"
             "xla_cpu_disable_loop_unrolling=true",
