@@ -9,7 +9,7 @@ METHOD ?= plr-cenie
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser benchmark clean
+.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser benchmark release clean
 
 train: $(VENV)/report
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) --report $(ARGS)
@@ -54,6 +54,10 @@ browser:
 benchmark: $(VENV)/dev
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,benchmark]'
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Checks and tags; pushing the tag publishes.
+release:
+	@$(PYTHON) .ci/release.py $(VERSION)
 
 # The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
 # The bridge to gymnax is tested with its old API too: a second copy lies where only those tests look.
