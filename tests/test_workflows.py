@@ -94,9 +94,9 @@ def test_hooks_before_a_commit_download_nothing():
 def test_the_tests_that_contributors_are_told_to_run_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"\btests/[\w/.]+", text)
-    assert len(named) > 20
+    assert len(named) > 3
     for name in named:
-        assert (ROOT / name.rstrip(".").replace("NAME", "maze")).exists(), name
+        assert (ROOT / name.rstrip(".")).exists(), name
     for page in ("CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md"):
         for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text()):
             assert (ROOT / target).exists(), (page, target)
