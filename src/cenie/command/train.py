@@ -149,7 +149,7 @@ def _decay(text: str | None) -> Decay | None:
 
 def _start(config: Config, path: Path, *, resume: bool, decay: Decay | None = None) -> int:
     if config.method == OWN:
-        message = f"{show(OWN)} is for a curriculum that is passed from Python (docs/own-method.md)"
+        message = f"{show(OWN)} is for a curriculum that is passed from Python (docs/guides/own-method.md)"
         raise SettingsError([Problem("method", message)])
     if not resume:
         check_unused(RunDirectory(path))

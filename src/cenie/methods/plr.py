@@ -47,7 +47,7 @@ class ReplayTeacher(Family):
     scores: tuple[str, ...] = setting(
         (),
         help="Several scores in the place of that one, each with the weight of its ranking, as in "
-        "maxmc:0.5,learnability:0.5 (docs/own-score-and-novelty.md). The first one leads.",
+        "maxmc:0.5,learnability:0.5 (docs/guides/own-score-and-novelty.md). The first one leads.",
         source="ours; the paper has one",
     )
     replay: ReplayConfig = setting(factory=ReplayConfig)

@@ -1,7 +1,7 @@
 """The request behind a table of `cenie evaluate`, kept beside it, so that a later call can tell whether a
 table is the one that it would write. Imports no JAX.
 
-`evaluation-SUITE-seedS-cycleC.json` belongs to the table of the same name (docs/run-directory.md).
+`evaluation-SUITE-seedS-cycleC.json` belongs to the table of the same name (docs/reference/run-directory.md).
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 `checkpoints/step-00000123/` holds `arrays.safetensors` (the values) and `manifest.json` (names, shapes,
 dtypes, SHA-256, facts). It is written under a temporary name and renamed when everything is on the disk.
 Nothing in a checkpoint is ever executed: there is no pickle, and names in it are never used as file paths.
-The format is described in docs/run-directory.md.
+The format is described in docs/reference/run-directory.md.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The run directory: which files a run has, who may write to them, and when two configs agree.
 
 Imports no JAX and nothing else of the library but the file writer, so that the report can use it too.
-The files are described in docs/run-directory.md.
+The files are described in docs/reference/run-directory.md.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The manifest of a checkpoint: what it holds, with hashes. Imports no JAX, so that a directory that cannot
 be used, or needs nothing more, is recognised at once.
 
-The format is described in docs/run-directory.md.
+The format is described in docs/reference/run-directory.md.
 """
 
 import hashlib

@@ -1,0 +1,176 @@
+"""Tables of the library for the site: methods, domains, settings, help texts."""
+
+import dataclasses
+import html
+import importlib
+from collections.abc import Callable, Iterable
+
+from cenie import settings
+from cenie.command import cli
+from cenie.command.settings_text import bounds_of, type_text, value_text
+from cenie.envs.domains import DOMAINS, find_domain
+from cenie.experiment.config import config_type
+from cenie.methods.table import METHODS, ROWS
+from cenie.settings import Description
+
+PAGES = {
+    "cenie": "cenie",
+    "diplr": "diplr",
+    "poet_novelty": "poet-novelty",
+    "epoet_novelty": "epoet-novelty",
+    "alp_gmm": "alp-gmm",
+}
+"""Pages of methods whose name is not the one of their file."""
+
+
+def page_of(method: str) -> str:
+    """The page about a method, in docs/methods."""
+    if method in ("minimax", "paired", "repaired"):
+        return method
+    return PAGES.get(ROWS[method].file, ROWS[method].file)
+
+
+def methods(_: str | None = None) -> str:
+    """Each method with its page, in a line."""
+    rows = [f"| [`{name}`]({page_of(name)}.md) | {row.summary} |" for name, row in ROWS.items()]
+    return "\n".join(["| method | what it does |", "|---|---|", *rows])
+
+
+def domains(_: str | None = None) -> str:
+    """The generators, suites and presets of each domain."""
+    rows = [
+        f"| [`{name}`]({name}.md) | {summary} | {_names(find_domain(name).presets)} |"
+        for name, summary in DOMAINS.items()
+    ]
+    return "\n".join(["| domain | what it is | presets |", "|---|---|---|", *rows])
+
+
+def domain(name: str | None) -> str:
+    """What one domain offers by name."""
+    found = find_domain(name)
+    rows = {
+        "presets": _names(found.presets),
+        "generators": _names((*found.generators, *found.roles)),
+        "suites": _names(found.suites),
+    }
+    body = [f"| {title} | {text} |" for title, text in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *body])
+
+
+def run_settings(_: str | None = None) -> str:
+    """The settings that every run has, whatever its domain and method."""
+    described = _described("maze", "dr")
+    return _tables(item for item in described if not item.path.startswith(("env.", "teacher.")))
+
+
+def domain_settings(_: str | None = None) -> str:
+    """The settings `env` of each domain."""
+    parts = []
+    for name in DOMAINS:
+        described = [item for item in _described(name, "dr") if item.path.startswith("env.")]
+        parts.append(f"### {name}\n\n{_table(described)}")
+    return "\n\n".join(parts)
+
+
+def teacher_settings(_: str | None = None) -> str:
+    """The settings `teacher` of each family of methods, once; others of the family differ in values alone."""
+    families: dict[type, list[str]] = {}
+    for name in METHODS:
+        families.setdefault(type(METHODS[name].settings), []).append(name)
+    parts = []
+    for names in families.values():
+        described = [item for item in _described("maze", names[0]) if item.path.startswith("teacher.")]
+        if described:
+            parts += [f"### {', '.join(names)}", _tables(described, "#### ")]
+    return "\n\n".join(parts)
+
+
+def method_defaults(_: str | None = None) -> str:
+    """What each method sets in the settings of its family."""
+    rows = []
+    for name in METHODS:
+        method = METHODS[name]
+        changed = ", ".join(f"`{path}={value_text(value)}`" for path, value in method.changes.items())
+        base = method.base if isinstance(method.base, str) else ""
+        rows.append(f"| `{name}` | {f'`{base}`' if base else ''} | {changed} |")
+    return "\n".join(["| method | changes the method | in |", "|---|---|---|", *rows])
+
+
+def commands(_: str | None = None) -> str:
+    """The help text of every command."""
+    parts = []
+    for name, function in cli.COMMANDS.items():
+        usage = getattr(importlib.import_module(function.__module__), "USAGE", None)
+        if name not in ("methods", "domains") and usage:
+            parts.append(f"## cenie {name}\n\n```text\n{usage.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def _described(domain: str, method: str) -> list[Description]:
+    config = config_type(find_domain(domain), method)(domain=domain, method=method, preset="none")
+    left_out = ("domain", "method", "preset", "from_python", "version")
+    return [item for item in settings.describe(config) if item.path not in left_out]
+
+
+def _tables(described: Iterable[Description], rank: str = "### ") -> str:
+    """A table for each group of settings."""
+    groups: dict[tuple[str, tuple], list[Description]] = {}
+    for item in described:
+        groups.setdefault((item.group, item.when), []).append(item)
+    parts = []
+    for (group, when), items in groups.items():
+        if not any(not item.is_group for item in items):
+            continue
+        kinds = "".join(f", if `{path}` is {' or '.join(names)}" for path, names in when[-1:])
+        about = next((item.help for item in items if item.is_group and item.help), "")
+        parts += [f"{rank}{group or 'general'}{kinds}", *filter(None, [_text(about)]), _table(items)]
+    return "\n\n".join(parts)
+
+
+def _table(items: Iterable[Description]) -> str:
+    rows = [
+        f"| `{item.path}` | {_text(item.help)}{_kinds(item)} | {_allowed(item)} | {_default(item)} |"
+        for item in items
+        if not item.is_group
+    ]
+    return "\n".join(["| setting | meaning | values | default and its source |", "|---|---|---|---|", *rows])
+
+
+def _kinds(item: Description) -> str:
+    return "".join(f"<br>`{kind}`: {_text(text)}" for kind, text in item.kinds if text)
+
+
+def _allowed(item: Description) -> str:
+    kind = type_text(item).strip("{}").replace("{", "").replace("}", "")
+    bounds = ", ".join(bounds_of(item))
+    words = ", ".join(f"`{word}`" for word in kind.split(",") if word != "...")
+    return f"{words}{'; ' if bounds else ''}{bounds}".replace("|", " or ")
+
+
+def _default(item: Description) -> str:
+    if item.default is dataclasses.MISSING:
+        return "must be given"
+    value = item.default
+    shown = type(value).__name__ if dataclasses.is_dataclass(value) else value_text(value)
+    return f"`{shown}`{f' ({_text(item.source)})' if item.source else ''}"
+
+
+def _text(text: str) -> str:
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;").replace("*", "\\*")
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+PARTS: dict[str, Callable[[str | None], str]] = {
+    "methods": methods,
+    "domains": domains,
+    "domain": domain,
+    "run-settings": run_settings,
+    "domain-settings": domain_settings,
+    "teacher-settings": teacher_settings,
+    "method-defaults": method_defaults,
+    "commands": commands,
+}
+"""The generated parts by the names that pages use."""

@@ -1,0 +1,48 @@
+"""What MkDocs makes of the pages beyond Markdown: generated tables, the diagram, and links into the repository.
+
+A page says `<!-- generated: NAME -->` where a table of the library is to stand. The tables are made from the library
+while the site is built, so that they cannot be out of date.
+"""
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import diagram
+import generated
+
+ROOT = Path(__file__).resolve().parents[2]
+_GENERATED = re.compile(r"<!-- generated: ([\w-]+)(?: ([\w-]+))? -->")
+_MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+_FENCES = re.compile(r"(```.*?```)", re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!#|[a-z]+:)([^)\s]+)\)")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """The page with its generated parts, its diagram drawn, and its links out of docs/ made links or names."""
+    markdown = _GENERATED.sub(lambda found: generated.PARTS[found[1]](found[2]), markdown)
+    markdown = _MERMAID.sub(lambda found: diagram.drawn(found[1]), markdown)
+    folder = posixpath.dirname(page.file.src_uri)
+    parts = _FENCES.split(markdown)
+    return "".join(
+        part if _FENCES.match(part) else _LINK.sub(lambda found: _outward(found, folder, config.repo_url), part)
+        for part in parts
+    )
+
+
+def _outward(found: re.Match[str], folder: str, repository: str | None) -> str:
+    """A link to what is not on the site: to the repository if its address is known, else the text alone."""
+    text, target = found[1], found[2]
+    path = posixpath.normpath(posixpath.join("docs", folder, target))
+    file = path.partition("#")[0]
+    if path.startswith("docs/") and not (ROOT / file).is_dir():
+        return found[0]
+    if not (ROOT / file).exists():
+        raise FileNotFoundError(f"{folder}: {target}")
+    if repository:
+        return f"[{text}]({repository.rstrip('/')}/blob/main/{path})"
+    return text if file.rpartition("/")[2] in text else f"{text} (`{file}`)"
