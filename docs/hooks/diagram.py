@@ -30,12 +30,11 @@ def drawn(chart: str) -> str:
     parts += [_arrow(places[start], places[end], "arrow back") for start, end in back]
     parts += [_box(places[name], labels.get(name, name)) for name in names]
     title = "The rooms of the library and what each imports; the same as a list is in the table above."
-    return (
-        f'<svg class="rooms" role="img" aria-label="{html.escape(title)}" viewBox="-4 -4 {width + 8} {height + 8}" '
-        'xmlns="http://www.w3.org/2000/svg"><defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" '
-        'markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>'
-        f"{''.join(parts)}</svg>"
-    )
+    attributes = f'class="rooms" role="img" aria-label="{title}" viewBox="-4 -4 {width + 8} {height + 8}"'
+    tip = '<path d="M0 0L8 4L0 8z"/>'
+    size = 'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"'
+    marker = f'<defs><marker id="tip" {size}>{tip}</marker></defs>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {attributes}>{marker}{"".join(parts)}</svg>'
 
 
 def _reach(name: str, arrows: list[tuple[str, str]]) -> set[str]:
@@ -84,16 +83,17 @@ def _direct(arrows: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
 def _arrow(start: tuple[float, float], end: tuple[float, float], kind: str = "arrow") -> str:
     x1, y1, x2, y2 = start[0] + WIDTH / 2, start[1] + HEIGHT, end[0] + WIDTH / 2, end[1]
     bend = (y2 - y1) / 2
-    return (
-        f'<path class="{kind}" marker-end="url(#tip)" d="M{x1} {y1}C{x1} {y1 + bend} {x2} {y2 - bend} {x2} {y2}"/>'
-    )
+    line = f"M{x1} {y1}C{x1} {y1 + bend} {x2} {y2 - bend} {x2} {y2}"
+    return f'<path class="{kind}" marker-end="url(#tip)" d="{line}"/>'
 
 
 def _box(place: tuple[float, float], label: str) -> str:
     x, y = place
     title, _, text = label.partition("<br/>")
     title = re.sub("<[^>]+>", "", title)
-    lines = [f'<text x="{x + WIDTH / 2}" y="{y + (20 if text else 28)}" class="title">{html.escape(title)}</text>']
+    lines = [
+        f'<text x="{x + WIDTH / 2}" y="{y + (20 if text else 28)}" class="title">{html.escape(title)}</text>'
+    ]
     if text:
         lines.append(f'<text x="{x + WIDTH / 2}" y="{y + 36}">{html.escape(text)}</text>')
     return f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>{"".join(lines)}'

@@ -3,7 +3,9 @@
 import dataclasses
 import html
 import importlib
+import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from cenie import settings
 from cenie.command import cli
@@ -12,6 +14,8 @@ from cenie.envs.domains import DOMAINS, find_domain
 from cenie.experiment.config import config_type
 from cenie.methods.table import METHODS, ROWS
 from cenie.settings import Description
+
+_ABSENT = object()
 
 PAGES = {
     "cenie": "cenie",
@@ -86,14 +90,38 @@ def teacher_settings(_: str | None = None) -> str:
 
 
 def method_defaults(_: str | None = None) -> str:
-    """What each method sets in the settings of its family."""
+    """What each method sets in the settings of the method that it changes."""
     rows = []
     for name in METHODS:
         method = METHODS[name]
-        changed = ", ".join(f"`{path}={value_text(value)}`" for path, value in method.changes.items())
-        base = method.base if isinstance(method.base, str) else ""
-        rows.append(f"| `{name}` | {f'`{base}`' if base else ''} | {changed} |")
-    return "\n".join(["| method | changes the method | in |", "|---|---|---|", *rows])
+        if not isinstance(method.base, str):
+            continue
+        own, base = _values(method.settings), _values(METHODS[method.base].settings)
+        changed = [path for path, value in own.items() if base.get(path, _ABSENT) != value]
+        # A group that is another kind, or that was left out before, is named as a whole.
+        groups = {path.rpartition(".")[0] for path in changed if path.endswith(".kind")}
+        shown = [
+            f"`teacher.{path}={value_text(own[path])}`"
+            for path in changed
+            if path.endswith(".kind") or not any(path.startswith(f"{group}.") for group in groups)
+        ]
+        rows.append(f"| `{name}` | `{method.base}` | {', '.join(shown)} |")
+    return "\n".join(["| method | changes | in |", "|---|---|---|", *rows])
+
+
+def _values(record: Any) -> dict[str, Any]:
+    """All settings of a record by their paths."""
+    return _flat(settings.to_data(record))
+
+
+def _flat(data: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{path}": inner for path, inner in _flat(value).items()}
+        else:
+            found[name] = value
+    return found
 
 
 def commands(_: str | None = None) -> str:
@@ -156,7 +184,9 @@ def _default(item: Description) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;").replace("*", "\\*")
+    """A help text in a cell of a table; the pages that it names become links."""
+    escaped = html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;").replace("*", "\\*")
+    return re.sub(r"docs/([\w/-]+)\.md", r"[\1](../\1.md)", escaped)
 
 
 def _names(names: Iterable[str]) -> str:

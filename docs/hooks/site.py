@@ -1,7 +1,7 @@
-"""What MkDocs makes of the pages beyond Markdown: generated tables, the diagram, and links into the repository.
+"""Changes pages while MkDocs builds the site: generated tables, the diagram, and links into the repository.
 
-A page says `<!-- generated: NAME -->` where a table of the library is to stand. The tables are made from the library
-while the site is built, so that they cannot be out of date.
+A page says `<!-- generated: NAME -->` where a table of the library is to stand. The tables are made from the
+library while the site is built, so that they cannot be out of date.
 """
 
 import posixpath
@@ -23,13 +23,15 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!#|[a-z]+:)([^)\s]+)\)")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """The page with its generated parts, its diagram drawn, and its links out of docs/ made links or names."""
+    """The page with its generated parts, its diagram, and links to the repository or names of files."""
     markdown = _GENERATED.sub(lambda found: generated.PARTS[found[1]](found[2]), markdown)
     markdown = _MERMAID.sub(lambda found: diagram.drawn(found[1]), markdown)
     folder = posixpath.dirname(page.file.src_uri)
     parts = _FENCES.split(markdown)
     return "".join(
-        part if _FENCES.match(part) else _LINK.sub(lambda found: _outward(found, folder, config.repo_url), part)
+        part
+        if _FENCES.match(part)
+        else _LINK.sub(lambda found: _outward(found, folder, config.repo_url), part)
         for part in parts
     )
 
