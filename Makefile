@@ -9,7 +9,7 @@ METHOD ?= plr-cenie
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser benchmark release clean
+.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser site benchmark release clean
 
 train: $(VENV)/report
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) --report $(ARGS)
@@ -51,6 +51,11 @@ browser:
 	  echo "no chromium here: the page will not be tried in a browser (apt-get install chromium chromium-driver)"; \
 	fi
 
+# A link that leads nowhere, or any other warning, fails. The variable leaves out a notice of the theme.
+site: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the site: .cache/site/index.html"
+
 benchmark: $(VENV)/dev
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,benchmark]'
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -72,7 +77,12 @@ $(VENV)/dev: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
 	rm -rf $(VENV)/gymnax0
 	$(BIN)/python -m pip install -q --no-compile --no-deps --target $(VENV)/gymnax0 gymnax==0.0.9
-	touch $@ $(VENV)/report
+	touch $@ $(VENV)/report $(VENV)/docs
+
+$(VENV)/docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) .cache

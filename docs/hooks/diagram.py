@@ -7,7 +7,7 @@ import html
 import re
 from collections.abc import Iterable
 
-WIDTH, HEIGHT, ACROSS, DOWN = 196, 46, 18, 44
+WIDTH, HEIGHT, ACROSS, DOWN = 236, 46, 14, 44
 _NODE = re.compile(r"^\s*(\w+)\(?\[\"?(.+?)\"?\]\)?$", re.MULTILINE)
 _ARROW = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
 

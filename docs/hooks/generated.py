@@ -26,6 +26,9 @@ PAGES = {
 }
 """Pages of methods whose name is not the one of their file."""
 
+MOST_NAMES = 3
+"""More names do not fit into a heading."""
+
 
 def page_of(method: str) -> str:
     """The page about a method, in docs/methods."""
@@ -85,7 +88,9 @@ def teacher_settings(_: str | None = None) -> str:
     for names in families.values():
         described = [item for item in _described("maze", names[0]) if item.path.startswith("teacher.")]
         if described:
-            parts += [f"### {', '.join(names)}", _tables(described, "#### ")]
+            many = len(names) > MOST_NAMES
+            parts.append(f"### {'Methods with level replay' if many else ', '.join(names)}")
+            parts += [_names(names)] * many + [_tables(described, "#### ")]
     return "\n\n".join(parts)
 
 
@@ -142,26 +147,31 @@ def _described(domain: str, method: str) -> list[Description]:
 
 def _tables(described: Iterable[Description], rank: str = "### ") -> str:
     """A table for each group of settings."""
-    groups: dict[tuple[str, tuple], list[Description]] = {}
+    groups: dict[str, list[Description]] = {}
     for item in described:
-        groups.setdefault((item.group, item.when), []).append(item)
+        groups.setdefault(item.group, []).append(item)
     parts = []
-    for (group, when), items in groups.items():
-        if not any(not item.is_group for item in items):
+    for group, items in groups.items():
+        if all(item.is_group for item in items):
             continue
-        kinds = "".join(f", if `{path}` is {' or '.join(names)}" for path, names in when[-1:])
         about = next((item.help for item in items if item.is_group and item.help), "")
-        parts += [f"{rank}{group or 'general'}{kinds}", *filter(None, [_text(about)]), _table(items)]
+        parts += [f"{rank}{group or 'general'}", *filter(None, [_text(about)]), _table(items)]
     return "\n\n".join(parts)
 
 
 def _table(items: Iterable[Description]) -> str:
     rows = [
-        f"| `{item.path}` | {_text(item.help)}{_kinds(item)} | {_allowed(item)} | {_default(item)} |"
+        f"| `{item.path}` | {_only_if(item)}{_text(item.help)}{_kinds(item)} | {_allowed(item)} "
+        f"| {_default(item)} |"
         for item in items
         if not item.is_group
     ]
     return "\n".join(["| setting | meaning | values | default and its source |", "|---|---|---|---|", *rows])
+
+
+def _only_if(item: Description) -> str:
+    """The kinds of records that have this setting, if not all have it."""
+    return "".join(f"*If `{path}` is {' or '.join(kinds)}:* " for path, kinds in item.when[-1:])
 
 
 def _kinds(item: Description) -> str:
