@@ -35,7 +35,7 @@ EXPECTED = {
     "reference/api-domains.md": ("problems: []",),
     "reference/api-parts.md": ("['surprise']",),
     "reference/api-teacher.md": ("new True (5, 5)",),
-    "reference/api-novelty.md": ("CoverageState silhouettes",),
+    "reference/api-novelty.md": ("novelty of both levels",),
     "reference/api-report.md": ("runs:",),
 }
 """What the code of a page prints, among other things."""

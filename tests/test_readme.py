@@ -18,7 +18,7 @@ COMMANDS = [
     line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()
 ]
 
-EXPECTED = [("log", "new 64"), ("coverage", "familiar")]
+EXPECTED = [("log", "new 60"), ("coverage", "familiar")]
 """For each snippet a name that it defines and a text that it prints."""
 
 LONGEST = 120
