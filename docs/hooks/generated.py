@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cenie import settings
+from cenie import novelty, settings
 from cenie.command import cli
 from cenie.command.settings_text import bounds_of, type_text, value_text
 from cenie.envs.domains import DOMAINS, find_domain
@@ -61,7 +61,7 @@ def domain(name: str | None) -> str:
         "suites": _names(found.suites),
     }
     body = [f"| {title} | {text} |" for title, text in rows.items()]
-    return "\n".join(["| | |", "|---|---|", *body])
+    return "\n".join(["| | names |", "|---|---|", *body])
 
 
 def run_settings(_: str | None = None) -> str:
@@ -92,6 +92,13 @@ def teacher_settings(_: str | None = None) -> str:
             parts.append(f"### {'Methods with level replay' if many else ', '.join(names)}")
             parts += [_names(names)] * many + [_tables(described, "#### ")]
     return "\n\n".join(parts)
+
+
+def coverage_settings(kind: str | None) -> str:
+    """The settings of a model of coverage."""
+    return _table(
+        settings.describe(novelty.MixtureConfig() if kind == "mixture" else novelty.NeighboursConfig())
+    )
 
 
 def method_defaults(_: str | None = None) -> str:
@@ -210,6 +217,7 @@ PARTS: dict[str, Callable[[str | None], str]] = {
     "run-settings": run_settings,
     "domain-settings": domain_settings,
     "teacher-settings": teacher_settings,
+    "coverage-settings": coverage_settings,
     "method-defaults": method_defaults,
     "commands": commands,
 }
