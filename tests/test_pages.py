@@ -158,6 +158,14 @@ def test_every_public_name_is_in_the_reference(package):
     assert sorted(documented) == sorted(names)
 
 
+@pytest.mark.parametrize("page", [page for page in USERS if page.startswith("methods/")])
+def test_pages_about_methods_have_one_form(page):
+    headings = re.findall(r"^## (.*)$", (DOCS / page).read_text(), re.MULTILINE)
+    form = ["Idea", "Equation", "Decisions", "Cost"]
+    found = [heading for heading in headings if heading in form]
+    assert page in OVERVIEWS or found in (form, [name for name in form if name != "Equation"])
+
+
 def test_the_page_about_looking_at_runs_names_commands_that_there_are():
     text = (DOCS / "guides/page.md").read_text()
     named = {shlex.split(line)[1] for line in lines_of("guides/page.md")} | set(

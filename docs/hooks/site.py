@@ -16,10 +16,20 @@ import diagram
 import generated
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 _GENERATED = re.compile(r"<!-- generated: ([\w-]+)(?: ([\w-]+))? -->")
 _MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 _FENCES = re.compile(r"(```.*?```)", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!#|[a-z]+:)([^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """The navigation with all pages of the notebook, which has one for each series of measurements."""
+    pages = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "notebook").glob("*.md"))
+    (evidence,) = (section["Evidence"] for section in config.nav if "Evidence" in section)
+    if pages and not any("Notebook" in entry for entry in evidence):
+        evidence.append({"Notebook": pages})
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
