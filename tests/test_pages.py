@@ -91,7 +91,13 @@ def test_the_code_of_every_page_is_tested():
     assert with_code - OVERVIEWS == {*EXPECTED, *ONLY_READ} - OVERVIEWS
 
 
-@pytest.mark.parametrize("page", EXPECTED)
+SLOW = {"start/tutorial.md"}
+"""It trains two students and writes two reports."""
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in EXPECTED]
+)
 def test_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -124,7 +130,7 @@ def accepted(line: str) -> bool:
     return preset(domain, method, name, typed(domain, method, options)).method == method
 
 
-@pytest.mark.parametrize("page", sorted(ONLY_READ))
+@pytest.mark.parametrize("page", sorted(ONLY_READ | SLOW))
 def test_the_commands_of_a_page_are_accepted(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compare, "check_installed", lambda: None)

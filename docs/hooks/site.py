@@ -47,14 +47,24 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def _outward(found: re.Match[str], folder: str, repository: str | None) -> str:
-    """A link to what is not on the site: to the repository if its address is known, else the text alone."""
+    """A link that works on the site.
+
+    A link to what is not on the site leads to the repository, if its address is known, and is the text alone
+    otherwise. A page that is called by the name of its file is called by its title.
+    """
     text, target = found[1], found[2]
     path = posixpath.normpath(posixpath.join("docs", folder, target))
     file = path.partition("#")[0]
     if path.startswith("docs/") and not (ROOT / file).is_dir():
-        return found[0]
+        is_file_name = text.endswith(".md") and (ROOT / file).exists()
+        return f"[{_title(ROOT / file)}]({target})" if is_file_name else found[0]
     if not (ROOT / file).exists():
         raise FileNotFoundError(f"{folder}: {target}")
     if repository:
         return f"[{text}]({repository.rstrip('/')}/blob/main/{path})"
     return text if file.rpartition("/")[2] in text else f"{text} (`{file}`)"
+
+
+def _title(page: Path) -> str:
+    """The first heading of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
