@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import importlib
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -53,7 +52,7 @@ def domains(_: str | None = None) -> str:
 
 
 def domain(name: str | None) -> str:
-    """What one domain offers by name."""
+    """The names of one domain: presets, generators, suites."""
     found = find_domain(name)
     rows = {
         "presets": _names(found.presets),
@@ -102,7 +101,7 @@ def coverage_settings(kind: str | None) -> str:
 
 
 def method_defaults(_: str | None = None) -> str:
-    """What each method sets in the settings of the method that it changes."""
+    """The settings by which a method differs from the one that it changes."""
     rows = []
     for name in METHODS:
         method = METHODS[name]
@@ -138,12 +137,11 @@ def _flat(data: dict[str, Any]) -> dict[str, Any]:
 
 def commands(_: str | None = None) -> str:
     """The help text of every command."""
-    parts = []
-    for name, function in cli.COMMANDS.items():
-        usage = getattr(importlib.import_module(function.__module__), "USAGE", None)
-        if name not in ("methods", "domains") and usage:
-            parts.append(f"## cenie {name}\n\n```text\n{usage.strip()}\n```")
-    return "\n\n".join(parts)
+    return "\n\n".join(
+        f"## cenie {name}\n\n```text\n{usage.strip()}\n```"
+        for name, (_, usage) in cli.COMMANDS.items()
+        if usage != cli.USAGE
+    )
 
 
 def _described(domain: str, method: str) -> list[Description]:
