@@ -10,7 +10,8 @@ import jax
 import pytest
 
 from cenie.command import cli, compare
-from cenie.command.options import parse, typed
+from cenie.command.configs import typed
+from cenie.command.options import parse
 from cenie.envs.domains import DOMAINS, find_domain, is_reference
 from cenie.envs.maze.formats import from_text
 from cenie.experiment.build import build
@@ -55,7 +56,7 @@ ONLY_READ = {
 }
 """Pages whose commands are checked and not run: they take minutes, or need a run."""
 
-ELSEWHERE = {"adding.md", "evidence-plan.md", "novelty.md", "results.md", "testing.md"}
+ELSEWHERE = {"adding.md", "evidence-plan.md", "guides/export.md", "novelty.md", "results.md", "testing.md"}
 """Pages whose code has tests of its own, and records of measurements with the commands of that time."""
 
 OVERVIEWS = {"methods/README.md", "methods/scores.md"}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cenie.command import cli
-from cenie.command.options import parse, typed
+from cenie.command.configs import typed
+from cenie.command.options import parse
 from cenie.experiment.presets import preset
 from cenie.methods.table import METHODS, ROWS
 

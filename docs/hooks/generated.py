@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import importlib
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -137,11 +138,18 @@ def _flat(data: dict[str, Any]) -> dict[str, Any]:
 
 def commands(_: str | None = None) -> str:
     """The help text of every command."""
+    usages = {name: _usage(name) for name in cli.COMMANDS}
     return "\n\n".join(
         f"## cenie {name}\n\n```text\n{usage.strip()}\n```"
-        for name, (_, usage) in cli.COMMANDS.items()
+        for name, usage in usages.items()
         if usage != cli.USAGE
     )
+
+
+def _usage(command: str) -> str:
+    """The help text of a command, by the rule of `cli.COMMANDS`."""
+    module = importlib.import_module(cli.COMMANDS[command].partition(":")[0])
+    return getattr(module, f"{command.upper()}_USAGE", None) or getattr(module, "USAGE", cli.USAGE)
 
 
 def _described(domain: str, method: str) -> list[Description]:

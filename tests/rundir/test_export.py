@@ -305,11 +305,11 @@ def test_the_page_about_it_runs(trained, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mine").symlink_to(trained)
-    for language, text in blocks("export.md"):
+    for language, text in blocks("guides/export.md"):
         if language == "python":
-            exec(compile(text, "export.md", "exec"), {})
+            exec(compile(text, "guides/export.md", "exec"), {})
         else:
             for line in text.splitlines():
                 assert cli.run(shlex.split(line)[1:]) == cli.OK, line
     assert "'Labyrinth'" in capsys.readouterr().out
-    assert (DOCS / "export.md").read_text().count("```") == 6
+    assert (DOCS / "guides/export.md").read_text().count("```") == 6

@@ -37,8 +37,8 @@ cenie: Unsupervised Environment Design in JAX
   cenie methods                             the methods that can be trained
   cenie domains [DOMAIN]                    the domains; the generators, suites and presets of one
 
-DOMAIN is one of those below, or package.module:attribute of your own (docs/guides/own-environment.md); to go on
-with, or evaluate, a run of your own domain, name it again: --domain package.module:attribute
+DOMAIN is one of those below, or package.module:attribute of your own (docs/guides/own-environment.md);
+to go on with, or evaluate, a run of your own domain, name it again: --domain package.module:attribute
 
 domains: {", ".join(DOMAINS)}
 methods: {", ".join(METHODS)}

@@ -1,4 +1,4 @@
-"""The card of an exported student, and its scores with intervals (docs/export.md). Loads no JAX."""
+"""The card of an exported student, and its scores with intervals (docs/guides/export.md). Loads no JAX."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A student by itself: `params.safetensors`, `config.json` and a card (docs/export.md).
+"""A student by itself: `params.safetensors`, `config.json` and a card (docs/guides/export.md).
 
 `export_student` writes such a directory, `load_student` and `open_student` read it. As with a run directory,
 nothing in it is ever executed, and nothing is read through links.
