@@ -5,6 +5,7 @@ import html
 import importlib
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from cenie import novelty, settings
@@ -14,6 +15,8 @@ from cenie.envs.domains import DOMAINS, find_domain
 from cenie.experiment.config import config_type
 from cenie.methods.table import METHODS, ROWS
 from cenie.settings import Description
+
+ROOT = Path(__file__).resolve().parents[2]
 
 _ABSENT = object()
 
@@ -152,6 +155,16 @@ def _usage(command: str) -> str:
     return getattr(module, f"{command.upper()}_USAGE", None) or getattr(module, "USAGE", cli.USAGE)
 
 
+def contributing(_: str | None = None) -> str:
+    """CONTRIBUTING.md without its title; links are as from docs/."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n")[2]
+    return re.sub(r"\]\((?!https?:)([^)\s]+)\)", lambda found: f"]({_from_docs(found[1])})", text)
+
+
+def _from_docs(target: str) -> str:
+    return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
+
+
 def _described(domain: str, method: str) -> list[Description]:
     config = config_type(find_domain(domain), method)(domain=domain, method=method, preset="none")
     left_out = ("domain", "method", "preset", "from_python", "version")
@@ -226,5 +239,6 @@ PARTS: dict[str, Callable[[str | None], str]] = {
     "coverage-settings": coverage_settings,
     "method-defaults": method_defaults,
     "commands": commands,
+    "contributing": contributing,
 }
 """The generated parts by the names that pages use."""
