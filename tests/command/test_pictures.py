@@ -119,7 +119,7 @@ def test_every_domain_is_drawn(domain, here):
 
 
 REFUSALS = [
-    (["play"], 2, "expected RUN [LEVEL]"),
+    (["play"], 2, "expected RUN|STUDENT [LEVEL]"),
     (["play", "nowhere"], 2, "config.json"),
     (["play", "run", "--suite", "x"], 2, "suite: must be one of"),
     (["play", "run", "a/level.json"], 2, "No such file"),

@@ -75,21 +75,21 @@ def test_training_ends_with_a_report_if_asked_for(tmp_path, monkeypatch, capsys)
         return OK
 
     monkeypatch.setattr(train, "_start", finish)
-    monkeypatch.setattr(train, "make_report", lambda paths, out, request: made.append((paths, out)))
+    monkeypatch.setattr(report, "make_report", lambda paths, out, request: made.append((paths, out)))
     assert run(["train", "--report", "maze", "dr", "--out", str(path)]) == OK
     assert made == [([path], path / "report")]
 
     def fail(paths, out, request):
         raise WriteError("the disk is full")
 
-    monkeypatch.setattr(train, "make_report", fail)
+    monkeypatch.setattr(report, "make_report", fail)
     assert run(["train", "maze", "dr", "--out", str(tmp_path / "other"), "--report"]) == OK
     assert "the run is finished, and there is no report on it: the disk is full" in capsys.readouterr().err
 
 
 def test_a_run_that_was_stopped_has_no_report(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "_start", lambda config, path, resume: OK)
-    monkeypatch.setattr(train, "make_report", lambda *_: pytest.fail("there is nothing to report"))
+    monkeypatch.setattr(report, "make_report", lambda *_: pytest.fail("there is nothing to report"))
     assert run(["train", "maze", "dr", "--out", str(tmp_path / "run"), "--report"]) == OK
 
 
