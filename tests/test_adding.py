@@ -69,7 +69,7 @@ def test_additions_are_in_the_lists_and_in_help(library: Path) -> None:
 
 def test_an_added_score_and_method_train_on_an_added_domain(library: Path) -> None:
     """The domain is that of the page about environments of one's own: one file, anywhere."""
-    (module,) = write_files("own-environment.md", library)
+    module, *_ = write_files("guides/own-environment.md", library)
     name = f"{module.stem}:domain"
     refused = cenie(library, "train", name, "mixed")
     assert "method: must be another one: this domain has no simple levels" in refused

@@ -56,7 +56,7 @@ def home(tmp_path, monkeypatch) -> Path:
     """A directory with modules of a user, in which commands are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    write_files("own-environment.md", tmp_path)
+    write_files("guides/own-environment.md", tmp_path)
     (tmp_path / "mine.py").write_text(SETTINGS)
     (tmp_path / "broken.py").write_text("import mine\n1 / 0\n")
     (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")

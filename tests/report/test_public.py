@@ -11,7 +11,7 @@ from tests.report.synthetic import write_run
 
 def test_the_page_about_reports_runs_without_a_backend_and_without_matplotlib(tmp_path):
     write_run(tmp_path / "runs/a", "dr", points=0)
-    (snippet,) = re.findall(r"```python\n(.*?)```", (DOCS / "report.md").read_text(), re.DOTALL)
+    (snippet,) = re.findall(r"```python\n(.*?)```", (DOCS / "guides/report.md").read_text(), re.DOTALL)
     code = (
         f"import sys\n{snippet}\n"
         "from jax._src import xla_bridge\nprint('matplotlib' in sys.modules, len(xla_bridge._backends))"
