@@ -225,7 +225,7 @@ def update(state: BufferState, play: Play, repeated: Literal["average", "last"] 
 def insert(
     state: BufferState, play: Play, mix: Float[Array, " s"], config: ReplayConfig
 ) -> tuple[BufferState, Play, insertion.Placement]:
-    """Offer the `n` levels of a play a slot one after another, by P_replay (CENIE Eq. 5), as `insertion` does.
+    """Offer the `n` levels of a play a slot one after another, by P_replay (CENIE Eq. 5): see `insertion`.
 
     Equal levels of the batch are one level, offered where the first of them stands, with the average (or the
     last) of their valid scores. Where the last score is stored, the first one decides about the entry (as in
