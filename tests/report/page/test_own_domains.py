@@ -53,7 +53,7 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         patch.syspath_prepend(str(home))
-        write_files("own-environment.md", home)
+        write_files("guides/own-environment.md", home)
         (home / "painted.py").write_text(PAINTED)
         loading.load.cache_clear()
         for name in ("corridor", "painted"):
