@@ -230,10 +230,17 @@ else:
 
 
 def episode_mean(play: Play, values: Float[Array, "n t"]) -> Float[Array, " n"]:
-    """Mean over completed episodes (or the first or last) of the mean over their steps; 0 without any.
+    """Mean over completed episodes (or the first or last) of the mean over their steps.
 
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per
     episode and so loses no precision to differences of running sums.
+
+    Args:
+        play: The play of n levels with t steps each; it says which of the episodes count.
+        values: A number for each step [n, t].
+
+    Returns:
+        The means [n]; 0 for a level without a completed episode.
     """
     counted, episode_count = _counted(play)
     length = episodes_of(play.rollout.done).length

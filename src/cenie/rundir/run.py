@@ -347,8 +347,15 @@ def load_run(path: str | Path, parts: "Parts | None" = None, *, domain: "str | D
 def open_run(path: Path) -> Run:
     """Open a run directory to report on it, whatever its config says and however far it is.
 
-    Raises `RunDirectoryError` with the reason if there is nothing to show: no config.json that names the run,
-    a damaged summary or table of evaluations, or nothing written yet.
+    Args:
+        path: The run directory.
+
+    Returns:
+        The run.
+
+    Raises:
+        RunDirectoryError: There is nothing to show: no config.json that names the run, a damaged summary or
+            table of evaluations, or nothing written yet.
     """
     run = Run(path)
     if not path.is_dir():
