@@ -10,10 +10,11 @@ from cenie.novelty.torch_tensors import from_tensor
 def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:
     """Return the features that `Teacher.tell` and `Coverage` take: the state, and then the action.
 
+    A discrete action becomes a 1 in one of `num_actions` columns: an index would say that action 3 is further
+    from 0 than 1 is, and would outweigh everything else in a distance. Tensors of PyTorch are read as they
+    are.
+
     Args:
-        discrete action becomes a 1 in one of `num_actions` columns: an index would say that action 3 is
-            further from 0 than 1 is, and would outweigh everything else in a distance. Tensors of PyTorch are
-            read as they are.
         states: Numbers [..., d], with any axes before the last.
         actions: Whole numbers [...] below `num_actions`; without `num_actions`, numbers [..., a], which are
             taken as they are.

@@ -30,11 +30,12 @@ def from_gymnax(
     max_steps: int | None = None,
     solved: Solved | None = None,
 ) -> Environment:
-    """Episodes are not restarted by it, and those that only ran out of time are truncated, also where gymnax
-    0.x just says `done`.
+    """A gymnax environment whose level is its parameters: `as_level(params)` makes one of them.
+
+    Episodes are not restarted by it, and those that only ran out of time are truncated, also where gymnax 0.x
+    just says `done`.
 
     Args:
-        gymnax environment whose level is its parameters: `as_level(params)` makes one of them.
         environment: The environment of gymnax, 0.x or 1.0, without wrappers.
         params: Its parameters; by default its own.
         also: Further parameters. The spaces hold what the environment shows and takes with `params` and with
@@ -94,10 +95,9 @@ def gymnax_domain(
     max_steps: int | None = None,
     solved: Solved | None = None,
 ) -> Domain:
-    """
+    """A gymnax environment as a domain, whose levels are its parameters drawn from `ranges`.
 
     Args:
-        gymnax environment as a domain, whose levels are its parameters drawn from `ranges`.
         environment: The environment of gymnax, 0.x or 1.0, without wrappers.
         ranges: The least and the largest value of each parameter that varies.
         params: The other parameters; by default the environment's own.

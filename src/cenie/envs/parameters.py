@@ -205,7 +205,11 @@ class Parameters:
         return [(name, end, self.decode(jnp.asarray(point))) for name, end, point in levels]
 
     def space(self) -> ParameterSpace:
-        """The levels as points of a box."""
+        """The levels as points of a box.
+
+        Returns:
+            The box, between the bounds of `ranges`.
+        """
         return ParameterSpace(self.low, self.high, self.encode, self.decode)
 
     @property

@@ -20,11 +20,14 @@ from cenie.replay.play import Play
 
 @dataclass(frozen=True)
 class Score:
-    """A score of levels by how a student fared on them: `compute` gives one number for each level of a play.
+    """A score of levels by how a student fared on them.
 
-    `needs` names the optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
-    environment (or a loop) that can tell sets. `papers` are keys of `report/references.bib`, each with what
-    it is cited for.
+    Attributes:
+        name: The name in logs, tables and the page.
+        compute: From a `Play` on n levels to a number for each level [n].
+        needs: The optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
+            environment (or a loop) that can tell sets.
+        papers: Keys of `report/references.bib`, each with what it is cited for.
     """
 
     name: str

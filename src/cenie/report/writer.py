@@ -45,16 +45,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Item:
-    """
+    """A figure or a table with its caption and files; or, without files, why there is none.
 
     Attributes:
         title: The title.
         caption: The caption, or the reason.
         files: The names of its files, relative to the directory of the report.
         text: A table in Markdown.
-
-    Args:
-        figure or a table with its caption and files; or, without files, why there is none.
     """
 
     title: str

@@ -92,7 +92,19 @@ class Student:
         return []
 
     def evaluate(self, request: EvaluationRequest, *, quiet: bool = False) -> Episodes:
-        """Play a suite as `cenie evaluate` does, and write the table beside the student."""
+        """Play a suite as `cenie evaluate` does, and write the table into the directory of the student.
+
+        Args:
+            request: Suite, episodes and seed.
+            quiet: Print nothing.
+
+        Returns:
+            Every episode.
+
+        Raises:
+            RunDirectoryError: The directory does not hold the network.
+            WriteError: The disk refuses the table.
+        """
         from cenie.rundir.evaluate import Player, evaluate_players
 
         facts = self.facts

@@ -71,10 +71,9 @@ def logged(run: Run) -> dict[str, np.ndarray]:
 
 
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
-    """
+    """A column of the metrics during training.
 
     Args:
-        column of the metrics during training.
         group: The runs.
         name: One of the columns that figures show, such as `solved` or `return`.
         over: The x-axis: `updates` or `env_steps`.
