@@ -36,6 +36,7 @@ class Environment(eqx.Module):
     """A pytree of `Space` with the structure of the observation."""
 
     action_space: eqx.AbstractVar[Space]
+    """The space of one action."""
 
     def prepare(self, level: Level) -> Prepared:
         """Derive what `reset` and `step` take in the place of the level.
@@ -309,10 +310,15 @@ class Domain:
     The first four parts are needed; what else is left out cannot be used (edits, by the methods that edit).
     A domain with settings is a function of them that returns a `Domain`; `cenie.envs.domains.find_domain`
     calls it with their defaults, and `build` with others.
+
+    Raises:
+        ValueError: A suite has the name of a file, or a role names no generator.
     """
 
     name: str
+    """The name of the domain."""
     environment: Environment
+    """The environment that students train in."""
     generators: Mapping[str, Callable[[PRNGKeyArray], Level]]
     """Named level generators; each draws one level from a key."""
     suites: Mapping[str, Callable[[], Suite]]
@@ -332,8 +338,9 @@ class Domain:
     stack: Callable[[Sequence[Level]], Level] = stack_same_shapes
     """Stack levels along a new leading axis; where sizes differ, padding them to a common shape."""
     to_json: Callable[[Level], Any] | None = None
+    """From a level to a plain JSON value, if levels can be written so."""
     from_json: Callable[[Any], Level] | None = None
-    """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    """From such a value to a level; raises `ValueError` with a readable reason."""
     from_text: Callable[[str], Level] | None = None
     """The level of a drawing in characters, if levels can be drawn so; raises `ValueError` likewise."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -40,8 +40,10 @@ class Run:
 
     A file that is not there is empty. One that is damaged raises `RunDirectoryError` with the reason; the
     others can still be read. Of `later_evaluations`, `snapshots` and `curves` what is damaged is left out,
-    and `damage` says so. Newer checkpoints that could not be used are named in
-    `passed_over`.
+    and `damage` says so. Newer checkpoints that could not be used are named in `passed_over`.
+
+    Attributes:
+        path: The run directory.
     """
 
     path: Path

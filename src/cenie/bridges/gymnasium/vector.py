@@ -69,6 +69,9 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
     - `reset_mask`: bool[n], which environments are reset; the others go on.
 
     `info` has the host's copy of each level under `level` when an episode begins, and `solved` when it ends.
+
+    Raises:
+        ValueError: There is no environment, or the domain draws no pictures in this mode.
     """
 
     def __init__(
