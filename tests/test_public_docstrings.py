@@ -36,9 +36,8 @@ def raised(function: Function) -> set[str]:
     attempts = [node for node in ast.walk(function) if isinstance(node, ast.Try) and node.handlers]
     caught = {id(inner) for attempt in attempts for each in attempt.body for inner in ast.walk(each)}
     found = [node for node in ast.walk(function) if isinstance(node, ast.Raise) and id(node) not in caught]
-    calls = [node.exc for node in found]
-    names = [call.func for call in calls if isinstance(call, ast.Call)]
-    return {each.id if isinstance(each, ast.Name) else each.attr for each in names}
+    names = [ast.unparse(node.exc.func) for node in found if isinstance(node.exc, ast.Call)]
+    return {name.rpartition(".")[2] for name in names}
 
 
 def lacks(function: Function) -> Iterator[str]:
