@@ -30,9 +30,14 @@ Memory = PyTree[Any]
 class Step(eqx.Module):
     """The result of one environment step.
 
-    `terminated` and `truncated` are never both true. `solved` may be true only where the episode ends;
-    it is an explicit flag, because a return does not always tell (a maze solved on the very last step
-    may pay exactly 0).
+    Attributes:
+        observation: The observation after the step, a tree of arrays.
+        state: The state after the step, a tree of arrays.
+        reward: The reward [].
+        terminated: Whether the episode came to its end []. Never true together with `truncated`.
+        truncated: Whether the episode was cut off, by a time limit for example [].
+        solved: Whether the episode was solved []; true only where it ends. It is an explicit flag, because a
+            return does not always tell (a maze solved on the very last step may pay exactly 0).
     """
 
     observation: Observation

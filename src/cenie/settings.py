@@ -90,7 +90,11 @@ class Description:
 
 
 class SettingsError(ValueError):
-    """All problems of a configuration at once."""
+    """All problems of a configuration at once.
+
+    Args:
+        problems: The problems, each with the path of a setting and a sentence.
+    """
 
     def __init__(self, problems: list[Problem]):
         self.problems = problems

@@ -10,7 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Discrete:
-    """Integers 0 .. n-1. `dtype` may be given as a NumPy type or its name; the name is kept."""
+    """Integers 0 .. n-1.
+
+    Attributes:
+        n: The number of values.
+        dtype: The type, as a NumPy type or its name; the name is kept.
+        shape: The shape of a value: () for a single number.
+
+    Raises:
+        ValueError: `n` or the shape is not made of whole numbers, or the type is not numeric.
+    """
 
     n: int
     dtype: Any = "int32"
@@ -26,8 +35,12 @@ class Discrete:
 class Box:
     """Arrays of one shape with every entry in [low, high].
 
-    `dtype` may be given as a NumPy type or its name; the name is kept. So is one number of bounds that are
-    given as arrays of equal entries, as other libraries have them.
+    Attributes:
+        shape: The shape of a value.
+        low: The lower bound of all entries. An array of equal entries, as other libraries have them, is kept
+            as one number.
+        high: The upper bound of all entries, likewise.
+        dtype: The type, as a NumPy type or its name; the name is kept.
 
     Raises:
         ValueError: The shape is none, a bound differs between entries, or the type is not numeric.

@@ -72,7 +72,14 @@ class ForeignEnvironment(Environment):
 
 
 def as_level(parameters: PyTree) -> PyTree:
-    """The same tree with every number as an array of a definite type, as levels must be."""
+    """The same tree with every number as an array of a definite type, as levels must be.
+
+    Args:
+        parameters: A tree of numbers and arrays, such as the parameters of a gymnax environment.
+
+    Returns:
+        The tree with arrays as its leaves; a number has the shape [].
+    """
     return strongly_typed(jax.tree.map(jnp.asarray, parameters))
 
 

@@ -8,13 +8,24 @@ from cenie.novelty.torch_tensors import from_tensor
 
 
 def state_action_features(states: Any, actions: Any, num_actions: int | None = None) -> np.ndarray:
-    """Return the features that `Teacher.tell` and `Coverage` take: float32 [..., d + a], the state and then
-    the action.
+    """Return the features that `Teacher.tell` and `Coverage` take: the state, and then the action.
 
-    `states` are [..., d], with any axes before the last. Discrete `actions` are whole numbers [...] below
-    `num_actions` and become a 1 in one of that many columns: an index would say that action 3 is further
-    from 0 than 1 is, and would outweigh everything else in a distance. Without `num_actions` the actions
-    are numbers [..., a] and are taken as they are. Tensors of PyTorch are read as they are.
+    A discrete action becomes a 1 in one of `num_actions` columns: an index would say that action 3 is further
+    from 0 than 1 is, and would outweigh everything else in a distance. Tensors of PyTorch are read as they
+    are.
+
+    Args:
+        states: Numbers [..., d], with any axes before the last.
+        actions: Whole numbers [...] below `num_actions`; without `num_actions`, numbers [..., a], which are
+            taken as they are.
+        num_actions: The number of discrete actions.
+
+    Returns:
+        Features, float32 [..., d + a]; a is `num_actions`, if it is given.
+
+    Raises:
+        ValueError: Something is no array of numbers, an action is outside of its range, or there is not one
+            action for each state.
     """
     states, actions = np.asarray(from_tensor(states)), np.asarray(from_tensor(actions))
     for name, array in (("states", states), ("actions", actions)):

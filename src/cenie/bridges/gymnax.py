@@ -32,10 +32,25 @@ def from_gymnax(
 ) -> Environment:
     """A gymnax environment whose level is its parameters: `as_level(params)` makes one of them.
 
-    Episodes are not restarted by it, and those that only ran out of time are truncated, also where gymnax
-    0.x just says `done`. The spaces hold what the environment shows and takes with `params` (by default its
-    own) and with each of the parameters in `also`. `max_steps` is needed only if parameters have no
-    `max_steps_in_episode`. gymnax does not say what it means to solve an episode, but `solved` may.
+    Episodes are not restarted by it, and those that only ran out of time are truncated, also where gymnax 0.x
+    just says `done`.
+
+    Args:
+        environment: The environment of gymnax, 0.x or 1.0, without wrappers.
+        params: Its parameters; by default its own.
+        also: Further parameters. The spaces hold what the environment shows and takes with `params` and with
+            each of these.
+        max_steps: The largest number of steps of an episode; needed only if parameters have no
+            `max_steps_in_episode`.
+        solved: Says from a level and the last step of an episode whether it was solved, since gymnax does
+            not; a boolean array []. By default no episode is.
+
+    Returns:
+        The environment.
+
+    Raises:
+        ValueError: The environment is a wrapper, nothing says how long episodes are, or spaces depend on the
+            parameters other than by their bounds.
     """
     for name in ("step_env", "reset_env"):
         # Of the class: a wrapper would pass the question on to what is inside, and so be skipped.
@@ -82,9 +97,22 @@ def gymnax_domain(
 ) -> Domain:
     """A gymnax environment as a domain, whose levels are its parameters drawn from `ranges`.
 
-    `ranges` has two bounds for each parameter that varies; the others are taken from `params`, by default
-    the environment's own. `derive` sets parameters that follow from others. `bounds` are two returns that
-    count as 0 and 1 in evaluations; without them `solved` must say which episodes are solved.
+    Args:
+        environment: The environment of gymnax, 0.x or 1.0, without wrappers.
+        ranges: The least and the largest value of each parameter that varies.
+        params: The other parameters; by default the environment's own.
+        derive: Returns a level in which parameters that follow from others are set.
+        bounds: Two returns that count as 0 and 1 in evaluations; without them, `solved` must be given.
+        max_steps: The largest number of steps of an episode; needed only if parameters have no
+            `max_steps_in_episode`.
+        solved: Says from a level and the last step of an episode whether it was solved; a boolean array [].
+
+    Returns:
+        The domain, with generators, edits and suites as `parameter_domain` makes them.
+
+    Raises:
+        ValueError: Neither `bounds` nor `solved` is given, a range does not fit its parameter, or
+            `from_gymnax` refuses the environment.
     """
     if bounds is None and solved is None:
         raise ValueError("bounds or solved: one of them must say how good an episode is")
@@ -98,8 +126,18 @@ def gymnax_domain(
 def to_gymnax(environment: Environment, level: Level) -> Any:
     """An environment of ours as one of gymnax 1.0. Its parameters are prepared levels.
 
-    `default_params` make `level`, and its method `params_of(level)` returns what makes another. `info`
-    says whether an episode was solved.
+    `default_params` make `level`, and its method `params_of(level)` returns what makes another. `info` says
+    whether an episode was solved.
+
+    Args:
+        environment: The environment of ours.
+        level: The level that is played by default.
+
+    Returns:
+        The environment of gymnax.
+
+    Raises:
+        ImportError: gymnax is missing or older than 1.0.
     """
     return _adapter()(environment, level)
 

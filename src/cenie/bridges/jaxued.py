@@ -37,11 +37,24 @@ def from_jaxued(
 ) -> Environment:
     """An `UnderspecifiedEnv` as an environment of ours, with the same levels.
 
-    `level` is any one of them, and `as_level` makes arrays of its numbers. `params` are fixed, by default
-    the environment's own. An `UnderspecifiedEnv` need not say what it shows: without an `observation_space`,
-    bounds are those it declares, or else all that the types can hold. `max_steps` is needed only if `params`
-    have no `max_steps_in_episode`; if they have, episodes that only ran out of time are truncated. What it
-    means to solve an episode is for `solved` to say.
+    If `params` have `max_steps_in_episode`, episodes that only ran out of time are truncated.
+
+    Args:
+        environment: The environment of jaxued, without wrappers.
+        level: Any one of its levels; `as_level` makes arrays of its numbers.
+        params: Its parameters, which are fixed; by default its own.
+        observation_space: The spaces of an observation, in its structure. Without it, bounds are as the
+            environment declares them, or else all that the types can hold.
+        max_steps: The largest number of steps of an episode; needed only if `params` have no
+            `max_steps_in_episode`.
+        solved: Says from a level and the last step of an episode whether it was solved; a boolean array [].
+            By default no episode is.
+
+    Returns:
+        The environment.
+
+    Raises:
+        ValueError: The environment is a wrapper, or nothing says how long episodes are.
     """
     if type(environment).__module__.startswith("jaxued.wrappers"):
         raise ValueError(

@@ -186,7 +186,11 @@ class Teacher:
         }
 
     def ask(self) -> Task:
-        """The levels to play next. They are also kept here: `tell` needs no levels."""
+        """The levels to play next. They are also kept here: `tell` needs no levels.
+
+        Returns:
+            The task: n levels, whether to learn from them, and where they come from.
+        """
         if self._pending is None:
             self._say_filling()
             with self._compiling("ask"):
@@ -270,7 +274,11 @@ class Teacher:
         return log
 
     def stored(self) -> list[StoredLevel]:
-        """The levels of the buffer, the likeliest to be replayed first."""
+        """Look into the level buffer.
+
+        Returns:
+            The levels, the likeliest to be replayed first; empty if the method has no buffer.
+        """
         stored = stored_levels(self._curriculum, self._state)
         if stored is None:
             return []
@@ -309,7 +317,14 @@ class Teacher:
         return checkpoint.save(Path(directory), self._state, step=self._told, facts=facts)
 
     def load(self, directory: str | Path) -> None:
-        """Go on from the newest valid checkpoint that a teacher made with the same arguments has written."""
+        """Go on from the newest valid checkpoint that a teacher made with the same arguments has written.
+
+        Args:
+            directory: Where this teacher's checkpoints are.
+
+        Raises:
+            ValueError: There is no checkpoint, or another teacher has written it.
+        """
         loaded = checkpoint.load_newest(Path(directory), self._state)
         if loaded is None:
             raise ValueError(f"{directory} holds no checkpoint of a teacher")

@@ -36,19 +36,44 @@ class Environment(eqx.Module):
     """A pytree of `Space` with the structure of the observation."""
 
     action_space: eqx.AbstractVar[Space]
+    """The space of one action."""
 
     def prepare(self, level: Level) -> Prepared:
-        """Return the value that `reset` and `step` take in the place of the level; the level itself by
-        default."""
+        """Derive what `reset` and `step` take in the place of the level.
+
+        Args:
+            level: One level.
+
+        Returns:
+            A tree of arrays; the level itself by default.
+        """
         return level
 
     @abc.abstractmethod
     def reset(self, key: PRNGKeyArray, level: Prepared) -> tuple[Observation, EnvState]:
-        """Begin an episode of the prepared level. Consumes the key."""
+        """Begin an episode.
+
+        Args:
+            key: Consumed.
+            level: One level, as `prepare` returns it.
+
+        Returns:
+            The first observation in the shapes of `observation_space`, and the first state.
+        """
 
     @abc.abstractmethod
     def step(self, key: PRNGKeyArray, level: Prepared, state: EnvState, action: Array) -> Step:
-        """Advance one step. Consumes the key. Does not restart a finished episode."""
+        """Advance one step. A finished episode is not restarted.
+
+        Args:
+            key: Consumed.
+            level: One level, as `prepare` returns it.
+            state: The state before the step.
+            action: One action in the shape of `action_space`.
+
+        Returns:
+            The result of the step.
+        """
 
 
 def spaces_of(kind: type, parts: Sequence[Space]) -> PyTree:
@@ -72,11 +97,18 @@ def parts_of(environment: Environment) -> tuple[Space, ...]:
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """One row of a test suite: `variant` tells apart the entries that share a `level` name.
+    """One row of a test suite.
 
-    `draw(rng)` returns the level of one evaluation episode; fixed levels ignore the generator. The score of
-    an episode is 1 if it was solved and 0 if not; with `bounds` it is the return, on a scale on which the
-    first bound is 0 and the second 1 (returns outside are not clipped, which would bias the means).
+    Attributes:
+        level: The name of the level; entries may share it.
+        variant: Tells apart the entries that share a level name.
+        draw: Returns the level of one evaluation episode for a NumPy generator, which fixed levels ignore.
+        bounds: Two returns. The score of an episode is its return on a scale on which the first one is 0 and
+            the second one 1 (returns outside are not clipped, which would bias the means). Without them it is
+            1 if the episode was solved and 0 if not.
+
+    Raises:
+        ValueError: The bounds are not two finite numbers, the lower one first.
     """
 
     level: str
@@ -92,7 +124,15 @@ class SuiteEntry:
             )
 
     def score(self, episode_return: float, solved: bool) -> float:
-        """The score of an episode, for means over levels."""
+        """The score of an episode, for means over levels.
+
+        Args:
+            episode_return: The return.
+            solved: Whether it was solved.
+
+        Returns:
+            The score.
+        """
         if self.bounds is None:
             return float(solved)
         low, high = self.bounds
@@ -103,8 +143,11 @@ class SuiteEntry:
 class Suite:
     """A named set of held-out levels. Its score is the mean over level names of the mean over variants.
 
-    `environment` is what its levels are played in, if not the one that students train in: one whose rewards
-    are not shaped, say. Both must have the same spaces.
+    Attributes:
+        name: The name of the suite.
+        entries: The levels.
+        environment: The environment in which the levels are played, if not the one that students train in:
+            one whose rewards are not shaped, say. Both must have the same spaces.
     """
 
     name: str
@@ -117,10 +160,17 @@ class Suite:
         return "solved" if all(entry.bounds is None for entry in self.entries) else "score"
 
     def draw(self, seed: int, episodes: int) -> tuple[list[tuple[str, str, int]], list[Level]]:
-        """Levels for `episodes` episodes of each entry, and their (level, variant, episode) labels.
+        """Draw levels for all episodes of an evaluation.
 
         The draw depends on the seed, the entry and the episode only, so that methods and checkpoints are
         compared on the same levels, and asking for more episodes keeps the first ones.
+
+        Args:
+            seed: A whole number of at least 0.
+            episodes: The number of episodes on each entry.
+
+        Returns:
+            The (level, variant, episode) labels, and the levels.
         """
         labels, levels = [], []
         for number, entry in enumerate(self.entries):
@@ -134,9 +184,13 @@ class Suite:
 class Design:
     """Making a level step by step: an environment that a learned teacher plays.
 
-    An episode on `task` lasts at most `environment.max_steps` steps. It is played for as many, without
-    restarts: steps after its end change nothing, and the last state is what `finished_level` turns into a
-    level that the domain's own environment can play.
+    An episode is played for `environment.max_steps` steps, without restarts: steps after its end change
+    nothing.
+
+    Attributes:
+        environment: The environment in which levels are made.
+        task: Its level.
+        finished_level: From the last state to a level that the domain's own environment can play.
     """
 
     environment: Environment
@@ -146,10 +200,16 @@ class Design:
 
 @dataclass(frozen=True)
 class ParameterSpace:
-    """Levels as points of a box, for teachers that search it. Pure functions of one level or one point.
+    """Levels as points of a box, for teachers that search it. `decode(encode(level))` is the level.
 
-    `decode` makes a valid level of every point between the vectors `low` and `high`; `decode(encode(level))`
-    is the level.
+    Attributes:
+        low: The lower bounds [d].
+        high: The upper bounds [d].
+        encode: From a level to a point [d].
+        decode: From any point of the box [d] to a valid level.
+
+    Raises:
+        ValueError: The bounds are not two finite vectors of one length, the lower one first.
     """
 
     low: np.ndarray
@@ -161,7 +221,14 @@ class ParameterSpace:
         _check_box(self.low, self.high)
 
     def scaled(self, level: Level) -> Float[Array, " d"]:
-        """The point of a level on a scale on which every lower bound is 0 and every upper one 1."""
+        """The point of a level on a scale on which every lower bound is 0 and every upper one 1.
+
+        Args:
+            level: A level.
+
+        Returns:
+            The point [d].
+        """
         return (self.encode(level) - self.low) / (self.high - self.low)
 
 
@@ -169,8 +236,13 @@ class ParameterSpace:
 class TaskSpace:
     """Kinds of levels as points of a box of few dimensions, for teachers that learn where in it to look.
 
-    `draw(key, point)` draws a level of the kind that a point between the vectors `low` and `high` says;
-    whatever these numbers leave open is random.
+    Attributes:
+        low: The lower bounds [d].
+        high: The upper bounds [d].
+        draw: From a key and a point [d] to a level of this kind; whatever the point leaves open is random.
+
+    Raises:
+        ValueError: The bounds are not two finite vectors of one length, the lower one first.
     """
 
     low: np.ndarray
@@ -196,8 +268,10 @@ def _check_box(low: np.ndarray, high: np.ndarray) -> None:
 class Renderer:
     """Pictures as arrays of pixels, made on the host.
 
-    `episode` takes the level and the states of one episode, with a leading axis of time, and returns one
-    picture of equal size for each state.
+    Attributes:
+        level: From a level to a picture, uint8 [height, width, 3].
+        episode: From a level and the states of one episode, with a leading axis of time, to pictures of equal
+            size, uint8 [time, height, width, 3].
     """
 
     level: Callable[[Level], UInt8[np.ndarray, "height width 3"]]
@@ -236,10 +310,15 @@ class Domain:
     The first four parts are needed; what else is left out cannot be used (edits, by the methods that edit).
     A domain with settings is a function of them that returns a `Domain`; `cenie.envs.domains.find_domain`
     calls it with their defaults, and `build` with others.
+
+    Raises:
+        ValueError: A suite has the name of a file, or a role names no generator.
     """
 
     name: str
+    """The name of the domain."""
     environment: Environment
+    """The environment that students train in."""
     generators: Mapping[str, Callable[[PRNGKeyArray], Level]]
     """Named level generators; each draws one level from a key."""
     suites: Mapping[str, Callable[[], Suite]]
@@ -259,8 +338,9 @@ class Domain:
     stack: Callable[[Sequence[Level]], Level] = stack_same_shapes
     """Stack levels along a new leading axis; where sizes differ, padding them to a common shape."""
     to_json: Callable[[Level], Any] | None = None
+    """From a level to a plain JSON value, if levels can be written so."""
     from_json: Callable[[Any], Level] | None = None
-    """Levels as plain JSON values; `from_json` raises `ValueError` with a readable reason."""
+    """From such a value to a level; raises `ValueError` with a readable reason."""
     from_text: Callable[[str], Level] | None = None
     """The level of a drawing in characters, if levels can be drawn so; raises `ValueError` likewise."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -328,11 +408,31 @@ class Domain:
         return self if self.make is None or settings == self.settings else self.make(settings)
 
     def generator(self, name: str) -> Callable[[PRNGKeyArray], Level]:
-        """The generator of a name, or of a role."""
+        """Find a generator.
+
+        Args:
+            name: The name of a generator, or a role.
+
+        Returns:
+            The generator: from a key to a level.
+
+        Raises:
+            KeyError: There is no such generator.
+        """
         return self.generators[self.roles.get(name, name)]
 
     def design_for(self, name: str) -> Design:
-        """The design environment in the place of the generator of a name, or of a role."""
+        """Find the design environment in the place of a generator.
+
+        Args:
+            name: The name of a generator, or a role.
+
+        Returns:
+            The design environment.
+
+        Raises:
+            ValueError: The domain has none.
+        """
         if self.design is None:
             raise ValueError(f"{self.name} has no design environment: nobody can learn to design its levels")
         return self.design(self.roles.get(name, name))
@@ -343,6 +443,16 @@ class Domain:
         return parts_of(self.environment)
 
     def design_spec(self, name: str) -> DesignSpec:
-        """The spaces of the design environment in the place of a generator, and its number of steps."""
+        """The spaces of the design environment in the place of a generator, and its number of steps.
+
+        Args:
+            name: The name of a generator, or a role.
+
+        Returns:
+            Spaces and steps.
+
+        Raises:
+            ValueError: The domain has no design environment.
+        """
         environment = self.design_for(name).environment
         return DesignSpec(parts_of(environment), environment.action_space, environment.max_steps)

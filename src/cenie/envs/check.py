@@ -49,9 +49,16 @@ class _Play(eqx.Module):
 def check_environment(
     environment: Environment, level: Level, key: PRNGKeyArray, *, other_level: Level | None = None
 ) -> list[str]:
-    """Problems of an environment on a training level, each with advice; an empty list if none was found.
+    """Look for the problems of an environment on a training level.
 
-    With a second, different level the check also finds environments that ignore the level. Consumes the key.
+    Args:
+        environment: The environment.
+        level: A level that students may train on.
+        key: Draws the actions, and whatever the environment draws; consumed.
+        other_level: A different level. With it, environments that ignore the level are found too.
+
+    Returns:
+        A sentence for each problem, with advice; an empty list if none was found.
     """
     problems = list(_declared(environment, level, other_level))
     problems = problems or list(_fixed(environment))

@@ -34,9 +34,14 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 class Parameters:
     """Which numbers of a level vary, and between which bounds.
 
-    `default` is a level, a dataclass or dict of arrays; `ranges` has a lower and an upper bound for each of
-    its fields that varies, and the others stay as they are. Whole numbers stay whole. `derive` returns a
-    level in which whatever follows from the varied fields is set: a total mass, say.
+    Attributes:
+        default: A level, a dataclass or dict of arrays; what does not vary is as in this level.
+        ranges: A lower and an upper bound for each field that varies. Whole numbers stay whole.
+        derive: Returns a level in which whatever follows from the varied fields is set: a total mass, say.
+
+    Raises:
+        ValueError: There is no range, a field does not exist or is no single number, or bounds are not in
+            order.
     """
 
     default: Level
@@ -55,19 +60,35 @@ class Parameters:
 
     @property
     def low(self) -> np.ndarray:
+        """The lower bounds [d]."""
         return np.array([low for low, _ in self.ranges.values()], np.float32)
 
     @property
     def high(self) -> np.ndarray:
+        """The upper bounds [d]."""
         return np.array([high for _, high in self.ranges.values()], np.float32)
 
     def encode(self, level: Level) -> Float[Array, " d"]:
-        """The numbers that vary."""
+        """Read the numbers that vary.
+
+        Args:
+            level: A level.
+
+        Returns:
+            Its numbers, float32 [d], in the order of `ranges`.
+        """
         fields = _fields(level)
         return jnp.stack([jnp.asarray(fields[name], jnp.float32) for name in self.ranges])
 
     def decode(self, point: Float[Array, " d"]) -> Level:
-        """The level with these numbers."""
+        """Make the level with these numbers.
+
+        Args:
+            point: Numbers [d], in the order of `ranges`.
+
+        Returns:
+            The level; all else is as in `default`.
+        """
         fields, changed = _fields(self.default), {}
         for name, number in zip(self.ranges, point):
             dtype = fields[name].dtype
@@ -77,20 +98,42 @@ class Parameters:
         return level if self.derive is None else self.derive(level)
 
     def generate(self, key: PRNGKeyArray) -> Level:
-        """All numbers drawn uniformly from their ranges. Consumes the key."""
+        """Draw all numbers uniformly from their ranges.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            The level.
+        """
         # Whole numbers get half a step on both sides: the first and the last are as likely as the others.
         margin = 0.5 * self._whole
         point = jax.random.uniform(key, self.low.shape, minval=self.low - margin, maxval=self.high + margin)
         return self.decode(jnp.clip(point, self.low, self.high))
 
     def generate_simple(self, key: PRNGKeyArray) -> Level:
-        """All numbers close to the default level's. Consumes the key."""
+        """Draw all numbers close to the default level's.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            The level.
+        """
         reach = 0.5 * SMALL * (self.high - self.low)
         away = jax.random.uniform(key, self.low.shape, minval=-reach, maxval=reach)
         return self.decode(jnp.clip(self.encode(self.default) + away, self.low, self.high))
 
     def edit(self, key: PRNGKeyArray, level: Level) -> Level:
-        """One of the numbers moved a little, and back inwards where it would leave its range."""
+        """Move one of the numbers a little, and back inwards where it would leave its range.
+
+        Args:
+            key: Consumed.
+            level: The level to change.
+
+        Returns:
+            The changed level.
+        """
         which_key, size_key = jax.random.split(key)
         which = jnp.arange(len(self.ranges)) == jax.random.randint(which_key, (), 0, len(self.ranges))
         move = jax.random.uniform(size_key, minval=-1.0, maxval=1.0) * SMALL * (self.high - self.low)
@@ -103,15 +146,40 @@ class Parameters:
         return self.decode(jnp.clip(jnp.where(inside, moved, back), self.low, self.high))
 
     def statistics(self, level: Level) -> dict[str, Array]:
-        """The numbers by their names."""
+        """Describe a level for the logs.
+
+        Args:
+            level: A level.
+
+        Returns:
+            The numbers by their names, each an array [].
+        """
         return dict(zip(self.ranges, self.encode(level)))
 
     def to_json(self, level: Level) -> dict[str, float]:
-        """The numbers by their names; all else is the same in every level."""
+        """Write the numbers by their names; all else is the same in every level.
+
+        Args:
+            level: A level.
+
+        Returns:
+            A JSON object.
+        """
         return dict(zip(self.ranges, np.asarray(self.encode(level)).tolist()))
 
     def from_json(self, data: Any) -> Level:
-        """The level of `to_json`. Numbers may lie outside of their ranges, as in held-out levels."""
+        """Read the level of `to_json`. Numbers may lie outside of their ranges, as in held-out levels.
+
+        Args:
+            data: A JSON object with all the numbers that vary.
+
+        Returns:
+            The level.
+
+        Raises:
+            ValueError: A number is missing, is not finite, or is not whole where it must be; or there is a
+                name too many.
+        """
         if not isinstance(data, Mapping) or set(data) != set(self.ranges):
             raise ValueError(f"a level must have the numbers {', '.join(self.ranges)}, got {data!r}")
         for name, number in data.items():
@@ -124,7 +192,11 @@ class Parameters:
         return self.decode(jnp.asarray([data[name] for name in self.ranges], jnp.float32))
 
     def extremes(self) -> list[tuple[str, str, Level]]:
-        """The default level, and those in which one number lies at an end of its range, with their names."""
+        """The default level, and those in which one number lies at an end of its range.
+
+        Returns:
+            The name of the number, the end, and the level.
+        """
         default = np.asarray(self.encode(self.default))
         levels = [("default", "default", default)]
         for index, name in enumerate(self.ranges):
@@ -133,6 +205,11 @@ class Parameters:
         return [(name, end, self.decode(jnp.asarray(point))) for name, end, point in levels]
 
     def space(self) -> ParameterSpace:
+        """The levels as points of a box.
+
+        Returns:
+            The box, between the bounds of `ranges`.
+        """
         return ParameterSpace(self.low, self.high, self.encode, self.decode)
 
     @property
@@ -151,8 +228,17 @@ def parameter_domain(
     """The domain of an environment whose levels differ in a few numbers.
 
     Held-out suites: `extremes` has the default level and each number at both ends of its range, `random`
-    draws from the ranges. Their scores are returns on the scale of `bounds`, or without them whether an
-    episode was solved.
+    draws from the ranges.
+
+    Args:
+        name: The name of the domain.
+        environment: The environment, whose levels are like `parameters.default`.
+        parameters: The numbers that vary.
+        bounds: Two returns that count as 0 and 1 in evaluations; without them, a score is whether an episode
+            was solved.
+
+    Returns:
+        The domain, with generators, edits, suites and JSON.
     """
 
     def draw(rng: np.random.Generator) -> Level:

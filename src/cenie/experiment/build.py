@@ -31,13 +31,18 @@ from cenie.xla import devices
 class Parts:
     """The parts that a run takes from Python in the place of its settings; None leaves a setting as it is.
 
-    `source`, `score` (or `scores`) and `novelty` change the curriculum of the config's method. `curriculum`
-    replaces it altogether; the method is then "own". `network(observation_space, action_space, key)` makes
-    the network of a student.
+    Attributes:
+        source: The source of new levels of the config's method.
+        score: The score of the config's method. It keeps its own name in logs, tables and the page.
+        scores: Several scores, by the names of their columns: one of ours by its name, a `Score`, or a
+            function of `Play`.
+        weights: How much the ranking by each of `scores` counts, by the same names; all alike by default.
+        novelty: The novelty of the config's method.
+        curriculum: The whole method, which is then "own".
+        network: `network(observation_space, action_space, key)` makes the network of a student.
 
-    `scores` are several, by the names of their columns: one of ours by its name, a `Score`, or a function of
-    `Play`. `weights` say by these names how much each ranking counts, all alike by default. A score
-    keeps its own name in logs, tables and the page.
+    Raises:
+        SettingsError: A part is of another kind, or parts exclude each other.
     """
 
     source: Source | None = None

@@ -183,7 +183,15 @@ class Config:
     )
 
     def is_over(self, updates: int, env_steps: int) -> bool:
-        """Whether a run that has come so far is finished."""
+        """Whether a run that has come so far is finished.
+
+        Args:
+            updates: The number of updates.
+            env_steps: The number of environment steps.
+
+        Returns:
+            Whether its budget is used up.
+        """
         budget = self.run.env_steps
         return updates >= self.updates or (budget is not None and env_steps >= budget)
 
@@ -209,6 +217,11 @@ class Config:
         return math.gcd(*(student.levels_per_minibatch for student in self.students))
 
     def check(self) -> Iterator[Problem]:
+        """Yield the problems between settings.
+
+        Returns:
+            The problems; none if the settings fit each other.
+        """
         if problems := method_problems(self.method):
             yield from problems
             return
@@ -239,7 +252,14 @@ class Config:
             yield Problem("run.devices", f"must divide the levels of a minibatch ({levels}), or be 0")
 
     def device_count(self, available: int) -> int:
-        """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so."""
+        """Over how many devices the level axis is split: as many as share it evenly, or fewer if told so.
+
+        Args:
+            available: The number of devices that there are.
+
+        Returns:
+            The number of devices that are used.
+        """
         wanted = min(self.run.devices or available, available)
         return max(n for n in range(1, wanted + 1) if self.levels_per_minibatch % n == 0)
 

@@ -60,12 +60,27 @@ def evaluate(
     batch_size: int = MAX_PARALLEL_EPISODES,
     progress: Callable[[int, int], None] = lambda finished, total: None,
 ) -> list[EvaluationRow]:
-    """Rows of `episodes` episodes on every entry of the suite, in the suite's environment if it has its own.
+    """Play `episodes` episodes on every entry of a suite, in the suite's environment if it has its own.
 
-    Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods
-    and checkpoints are compared on the same draws. At most `batch_size` episodes are played side by side,
-    which bounds the memory. How sums are rounded depends on it, and with that how single episodes of walkers
-    and cars go. `progress(finished, total)` is called now and then.
+    Levels and keys depend on the seed, the entry and the episode, not on the student, so that methods and
+    checkpoints are compared on the same draws.
+
+    Args:
+        domain: The domain that the student was trained in.
+        network: The student.
+        suite: The held-out levels, such as `domain.suites["cenie8"]()`.
+        episodes: The number of episodes on each entry.
+        seed: Decides all draws.
+        mesh: The devices to split the episodes over.
+        batch_size: At most this many episodes are played side by side, which bounds the memory. How sums are
+            rounded depends on it, and with that how single episodes of walkers and cars go.
+        progress: Called now and then with the numbers of finished and of all episodes.
+
+    Returns:
+        A row for each episode, in the order of the suite.
+
+    Raises:
+        ValueError: The batch size is below 1, or the suite's environment has other spaces than the domain's.
     """
     environment = environment_of(domain, suite)
     labels, levels = suite.draw(seed, episodes)

@@ -44,7 +44,14 @@ def level_scores(rows: Iterable[EvaluationRow]) -> dict[str, float]:
 
 
 def solved_rates(rows: Iterable[EvaluationRow]) -> dict[str, float]:
-    """Solved rate of each level name, whatever the suite calls its score; see `level_scores`."""
+    """Solved rate of each level name, whatever the suite calls its score; see `level_scores`.
+
+    Args:
+        rows: The episodes of one suite, as from `evaluate`.
+
+    Returns:
+        The rates by level names.
+    """
     found = list(rows)
     return level_means([row.level for row in found], [float(row.solved) for row in found])
 
@@ -53,6 +60,9 @@ def suite_mean(scores: Mapping[str, float]) -> float:
     """The score of a suite: every level name counts the same, however many variants it has.
 
     Args:
-        scores: the score of each level name, as from `level_scores`.
+        scores: The score of each level name, as from `level_scores`.
+
+    Returns:
+        The mean.
     """
     return float(np.mean(list(scores.values())))

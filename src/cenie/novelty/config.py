@@ -104,7 +104,11 @@ class MixtureConfig:
     )
 
     def check(self) -> Iterator[Problem]:
-        """Yield the problems between settings; the bounds of single settings are in the fields."""
+        """Yield the problems between settings; the bounds of single settings are in the fields.
+
+        Returns:
+            The problems; none if the settings fit each other.
+        """
         fewest, most = self.components
         columns = (most + fewest) * (most - fewest + 1) // 2
         if fewest > most:

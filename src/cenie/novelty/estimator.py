@@ -283,11 +283,34 @@ class Coverage:
         return found
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """`log_density` by its name in scikit-learn."""
+        """`log_density` by its name in scikit-learn.
+
+        Args:
+            X: Points [n, d].
+
+        Returns:
+            Log-densities [n].
+
+        Raises:
+            NotFittedError: If no fit has succeeded yet.
+            ValueError: If they are no array of finite floats with as many columns as before.
+        """
         return self.log_density(X)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """The mean log-density of the points X [n, d]; higher is more familiar. `y` is ignored."""
+        """The mean log-density of points; higher is more familiar.
+
+        Args:
+            X: Points [n, d].
+            y: Ignored, as in scikit-learn.
+
+        Returns:
+            The mean.
+
+        Raises:
+            NotFittedError: If no fit has succeeded yet.
+            ValueError: If they are no array of finite floats with as many columns as before.
+        """
         return -self.novelty(X)
 
     @property

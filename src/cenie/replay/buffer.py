@@ -27,10 +27,19 @@ from cenie.xla.tricks import write_rows
 class BufferState(eqx.Module):
     """A buffer of `c` slots; the first `size` hold a level.
 
-    `scores` has one column per name in `columns` and is always finite. `max_return` is the highest return
-    ever seen on each level, -inf without any. `ids` number the levels in the order of insertion and are never
-    used again; `parents` holds the id of the edited level, or -1, and `generations` the number of edits since
-    a generated level. Empty slots hold an example level.
+    Attributes:
+        levels: The levels, with a leading axis of slots; empty slots hold an example level.
+        scores: The scores [c, s], a column for each name in `columns`; always finite.
+        max_return: The highest return ever seen on each level [c]; -inf without any.
+        last_played: The `clock` when each level was last drawn for replay [c].
+        ids: Numbers of the levels in the order of insertion [c]; they are never used again.
+        parents: The id of the edited level [c]; -1 for a level that is not an edited one.
+        generations: The number of edits since a generated level [c].
+        fingerprints: A hash of each level [c].
+        size: The number of stored levels [].
+        clock: The number of levels drawn for replay so far [].
+        next_id: The id of the next level that enters [].
+        columns: The names of the scores, s.
     """
 
     levels: Level
@@ -47,16 +56,32 @@ class BufferState(eqx.Module):
     columns: tuple[str, ...] = eqx.field(static=True)
 
     def column(self, name: str) -> Float[Array, " c"]:
-        """The scores of one name."""
+        """The scores of one name.
+
+        Args:
+            name: One of `columns`.
+
+        Returns:
+            The scores [c].
+        """
         return self.scores[:, self.columns.index(name)]
 
     def with_column(self, name: str, values: Float[Array, " c"]) -> "BufferState":
-        """The same levels with other scores of one name."""
+        """The same levels with other scores of one name.
+
+        Args:
+            name: One of `columns`.
+            values: The scores [c].
+
+        Returns:
+            The changed buffer.
+        """
         scores = self.scores.at[:, self.columns.index(name)].set(values)
         return dataclasses.replace(self, scores=scores)
 
     @property
     def capacity(self) -> int:
+        """The number of slots, c."""
         return self.ids.shape[0]
 
     @property
@@ -66,6 +91,7 @@ class BufferState(eqx.Module):
 
     @property
     def staleness(self) -> Int[Array, " c"]:
+        """The number of levels drawn for replay since each level was drawn last [c]."""
         return self.clock - self.last_played
 
 

@@ -28,10 +28,16 @@ def evenly_spread(points: Points, count: int) -> Float[Array, "n k d"]:
 
 
 class Outcomes(eqx.Module):
-    """The completed episodes of each level: how many, how many solved, and their returns and lengths.
+    """The completed episodes of each of `n` levels.
 
-    Without a completed episode `max_return` is -inf and the means are 0. `return_variance` is that of the
-    returns of these episodes among themselves: 0 of a single one.
+    Attributes:
+        finished: The number of episodes [n].
+        solved: The number of solved ones [n].
+        mean_return: The mean of their returns [n]; 0 without any.
+        max_return: The highest of their returns [n]; -inf without any.
+        mean_length: The mean of their lengths [n]; 0 without any.
+        return_variance: The variance of the returns of these episodes among themselves [n]; 0 for a single
+            one.
     """
 
     finished: Int[Array, " n"]

@@ -32,27 +32,35 @@ _STEPS = ("rollout", "outcomes", "advantages", "points", "statistics", "findings
 
 
 class Play(eqx.Module):
-    """A student's play on a batch of `n` levels, and the teacher's knowledge of them.
-
-    Asked for: the `levels` and their `kind` (`NEW`, `REPLAY` or `EDIT`), whether the student `learned` from
-    them, and the lineage that they have if they enter the buffer: the id of the edited level in `parents`, or
-    -1, and in `generations` the number of edits since a generated level.
-
-    Played: the `rollout`, the `outcomes` of its completed episodes, its `advantages`; and, where they are
-    needed, state-action `points` for novelty and the `statistics` of the domain for the logs.
-
-    Located: `leader` is the first row of the batch with the same level, `slot` where the level was stored
-    before this batch, or -1. `best_return` is the highest return ever seen on each level, -inf without any:
-    this batch is included once the play is scored. `findings` is what an `ExaminingNovelty` found out.
-
-    Scored: `scores` by name; `entry_scores` are from the first episodes alone, where these decide about
-    the entry. `valid` says which rows have a score that counts. `episodes` says which completed episodes a
-    score looks at.
-
-    Stored: `stored_in` is where each level is stored after the batch, or -1.
+    """A student's play on a batch of `n` levels, and the teacher's knowledge of them. Parts that are not
+    known yet are None. `t` is the number of steps.
 
     What is per level is split over the devices of a run, as long as it has many steps; what the teacher knows
     is on every device in full.
+
+    Attributes:
+        levels: Asked for: the levels, with a leading axis [n].
+        rollout: Played: observations, actions, rewards and ends of the steps [n, t, ...].
+        outcomes: Played: the completed episodes of each level.
+        advantages: Played: advantages, targets and errors of the critic [n, t].
+        points: Played: state-action points for novelty, where they are needed.
+        statistics: Played: numbers of the domain that describe the levels [n], by name, where they are
+            logged.
+        kind: Asked for: `NEW`, `REPLAY` or `EDIT` [].
+        learned: Asked for: whether the student learned from the levels [].
+        parents: Asked for: the id of the edited level [n], or -1, in case the level enters the buffer.
+        generations: Asked for: the number of edits since a generated level [n].
+        leader: Located: the first row of the batch with the same level [n].
+        slot: Located: where the level was stored before this batch [n], or -1.
+        fingerprints: Located: a hash of each level [n].
+        best_return: Located: the highest return ever seen on each level [n], -inf without any. This batch is
+            included once the play is scored.
+        findings: Located: what an `ExaminingNovelty` found out.
+        scores: Scored: scores [n] by name.
+        entry_scores: Scored: scores [n] of the first episodes alone, where these decide about the entry.
+        valid: Scored: which rows have a score that counts [n].
+        stored_in: Stored: where each level is stored after the batch [n], or -1.
+        episodes: Which completed episodes a score looks at.
     """
 
     levels: Level = per_level()
@@ -97,16 +105,31 @@ class Play(eqx.Module):
         return self.leader < jnp.arange(self.leader.shape[0])
 
     def located_as(self, other: "Play") -> "Play":
-        """The play with what `locate` found out about another play of the same levels."""
+        """The play with what `locate` found out about another play of the same levels.
+
+        Args:
+            other: The other play.
+
+        Returns:
+            The play.
+        """
         names = ("leader", "slot", "fingerprints", "best_return")
         return dataclasses.replace(self, **{name: getattr(other, name) for name in names})
 
     def with_best_return(self) -> "Play":
-        """The play whose best returns include this batch: all rows of a level have one."""
+        """The play whose best returns include this batch: all rows of a level have one.
+
+        Returns:
+            The play.
+        """
         reached = jnp.where(jnp.isfinite(self.outcomes.max_return), self.outcomes.max_return, -jnp.inf)
         best_now = jnp.where(self.same_level, reached, -jnp.inf).max(axis=1)
         return dataclasses.replace(self, best_return=jnp.maximum(self.best_return, best_now))
 
     def without_steps(self) -> "Play":
-        """The play as the buffer needs it, whose size does not depend on the number of steps."""
+        """The play as the buffer needs it, whose size does not depend on the number of steps.
+
+        Returns:
+            The play.
+        """
         return dataclasses.replace(self, **dict.fromkeys(_STEPS))

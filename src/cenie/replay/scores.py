@@ -20,11 +20,14 @@ from cenie.replay.play import Play
 
 @dataclass(frozen=True)
 class Score:
-    """A score of levels by how a student fared on them: `compute` gives one number for each level of a play.
+    """A score of levels by how a student fared on them.
 
-    `needs` names the optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
-    environment (or a loop) that can tell sets. `papers` are keys of `report/references.bib`, each with what
-    it is cited for.
+    Attributes:
+        name: The name in logs, tables and the page.
+        compute: From a `Play` on n levels to a number for each level [n].
+        needs: The optional parts of a rollout that it reads: `entropy`, or `solved`, which only an
+            environment (or a loop) that can tell sets.
+        papers: Keys of `report/references.bib`, each with what it is cited for.
     """
 
     name: str
@@ -230,10 +233,17 @@ else:
 
 
 def episode_mean(play: Play, values: Float[Array, "n t"]) -> Float[Array, " n"]:
-    """Mean over completed episodes (or the first or last) of the mean over their steps; 0 without any.
+    """Mean over completed episodes (or the first or last) of the mean over their steps.
 
     Every step is weighted by 1 / (length of its episode * number of episodes), which needs no sums per
     episode and so loses no precision to differences of running sums.
+
+    Args:
+        play: The play of n levels with t steps each; it says which of the episodes count.
+        values: A number for each step [n, t].
+
+    Returns:
+        The means [n]; 0 for a level without a completed episode.
     """
     counted, episode_count = _counted(play)
     length = episodes_of(play.rollout.done).length

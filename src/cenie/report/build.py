@@ -39,7 +39,14 @@ _TURN = 2e-4
 
 @dataclass(frozen=True, eq=False)
 class DomainReport:
-    """All that is said of the runs of one domain; `notes` are about what differs between them."""
+    """All that is said of the runs of one domain.
+
+    Attributes:
+        domain: The name of the domain.
+        groups: The groups of its runs.
+        notes: Sentences about differences between the runs.
+        items: The figures and tables, in their order.
+    """
 
     domain: str
     groups: tuple[Group, ...]
@@ -49,7 +56,14 @@ class DomainReport:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The files that were written, and a sentence for each directory that was left out."""
+    """The files that were written, and what they say.
+
+    Attributes:
+        out: The directory.
+        domains: A report for each domain.
+        skipped: A sentence for each directory that was left out.
+        files: All files that were written.
+    """
 
     out: Path
     domains: tuple[DomainReport, ...]
@@ -70,11 +84,22 @@ def write_report(
     *,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Write a report on run directories (or directories of them) into `out`, which is made if need be.
+    """Write a report on runs into a directory.
 
-    `progress` hears what is being made. Raises `RunDirectoryError` if there is not one run to report on,
-    or if `out` holds files of these names that no report has made, `WriteError` if the directory cannot be
-    written to, and `SettingsError` if a package is missing.
+    Args:
+        paths: Run directories, or directories that hold some.
+        out: The directory of the report, which is made if need be.
+        options: Which parts to make.
+        progress: Called with a sentence about what is being made.
+
+    Returns:
+        The files that were written, and what they say.
+
+    Raises:
+        RunDirectoryError: There is not one run to report on, or `out` holds files of these names that no
+            report has made.
+        WriteError: The directory cannot be written to.
+        SettingsError: A package is missing.
     """
     options = options or Options()
     if options.page:

@@ -31,7 +31,12 @@ _NAMED_SETTINGS = 3
 class Group:
     """Repetitions of one experiment: runs of a domain and a method that differ in their seeds only.
 
-    `number` is its place among the groups of the method, so that it looks the same in every figure.
+    Attributes:
+        domain: The name of the domain.
+        method: The name of the method.
+        label: The method, and the settings by which the group differs from others of the method.
+        runs: The runs, ordered by their seeds.
+        number: The place among the groups of the method, so that it looks the same in every figure.
     """
 
     domain: str
@@ -55,7 +60,14 @@ class RunList:
 
 
 def open_runs(paths: Iterable[Path]) -> RunList:
-    """Open run directories; in the place of one may be a directory that holds some."""
+    """Open run directories; in the place of one may be a directory that holds some.
+
+    Args:
+        paths: The directories.
+
+    Returns:
+        The runs, and a sentence for each directory that cannot be read.
+    """
     runs, skipped = [], []
     for path in dict.fromkeys(each for given in paths for each in _run_directories(Path(given))):
         try:
@@ -72,10 +84,16 @@ def _run_directories(path: Path) -> list[Path]:
 
 
 def group_runs(runs: Iterable[Run]) -> list[Group]:
-    """Runs by domain and method, and by settings where these differ.
+    """Put runs into groups: by domain and method, and by settings where these differ.
 
     The label of a group is its method, followed by the settings in which it differs from other groups of the
     method; those that are as in the preset are left out, if that does not make two labels the same.
+
+    Args:
+        runs: The runs, in any order.
+
+    Returns:
+        The groups, ordered by domain and method.
     """
     found: dict[str, list[Run]] = {}
     for run in runs:

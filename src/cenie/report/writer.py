@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 class Options:
     """The parts to make besides those that are made quickly.
 
-    `coverage` is the joint t-SNE of the points of all methods, which takes most of the time of a report on
-    few runs; `pictures` are drawn levels and filmed episodes, for which JAX is loaded; `page` is the one to
-    look at in a browser; `points` is how many points the t-SNE has; `stratified` asks for the intervals of
-    rliable. `domains` are the user's own by their names: others are not imported because a file
-    names them, and have no pictures.
+    Attributes:
+        coverage: The joint t-SNE of the points of all methods, which takes most of the time of a report on
+            few runs.
+        pictures: Drawn levels and filmed episodes, for which JAX is loaded.
+        pdf: Every figure as PDF too.
+        page: The page to look at in a browser.
+        points: The number of points of the t-SNE.
+        stratified: Whether intervals are rliable's.
+        domains: The user's own domains by their names: others are not imported because a file names them, and
+            have no pictures.
     """
 
     coverage: bool = True
@@ -42,7 +47,11 @@ class Options:
 class Item:
     """A figure or a table with its caption and files; or, without files, why there is none.
 
-    `text` is a table in Markdown. The names of files are relative to the directory of the report.
+    Attributes:
+        title: The title.
+        caption: The caption, or the reason.
+        files: The names of its files, relative to the directory of the report.
+        text: A table in Markdown.
     """
 
     title: str

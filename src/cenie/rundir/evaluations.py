@@ -41,9 +41,20 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Episodes on held-out levels, a column each; all of the same length.
+    """Episodes on held-out levels: a column each, all arrays [n].
 
-    `cycle`, `updates` and `env_steps` say how far the run was; `solved` is 0 or 1.
+    Attributes:
+        cycle: The cycle after which it was played.
+        updates: The updates that the student had had.
+        env_steps: The environment steps that the run had had.
+        suite: The name of the suite.
+        level: The name of the level.
+        variant: The variant of the level.
+        episode: The number of the episode on this entry of the suite.
+        returns: The return.
+        solved: 1 if the episode was solved, 0 if not.
+        score: The score on the scale of the suite.
+        length: The number of steps.
     """
 
     cycle: np.ndarray
@@ -62,33 +73,70 @@ class Episodes:
         return len(self.cycle)
 
     def where(self, chosen: np.ndarray) -> "Episodes":
-        """The rows for which `chosen` is true."""
+        """Choose rows.
+
+        Args:
+            chosen: Which rows to take, bool [n].
+
+        Returns:
+            The episodes of these rows.
+        """
         return Episodes(**{name: column[chosen] for name, column in vars(self).items()})
 
     def of(self, suite: str) -> "Episodes":
-        """The rows of a suite."""
+        """The rows of a suite.
+
+        Args:
+            suite: The name of the suite.
+
+        Returns:
+            The episodes of the suite.
+        """
         return self.where(self.suite == suite)
 
     def after(self, cycle: int) -> "Episodes":
-        """The rows of the evaluation after a cycle."""
+        """The rows of the evaluation after a cycle.
+
+        Args:
+            cycle: The cycle.
+
+        Returns:
+            The episodes of the evaluation.
+        """
         return self.where(self.cycle == cycle)
 
     def last(self) -> "Episodes":
-        """The rows of the latest evaluation."""
+        """The rows of the latest evaluation.
+
+        Returns:
+            The episodes; empty if there are none.
+        """
         return self.after(int(self.cycle.max())) if len(self) else self
 
     def suites(self) -> list[str]:
-        """The suites in the order in which they were played first."""
+        """The suites in the order in which they were played first.
+
+        Returns:
+            The names.
+        """
         return list(dict.fromkeys(self.suite.tolist()))
 
     def levels(self) -> list[str]:
-        """The names of the levels in the order of their suite."""
+        """The levels in the order of their suite.
+
+        Returns:
+            The names.
+        """
         return list(dict.fromkeys(self.level.tolist()))
 
     def level_means(self, column: str = "score") -> dict[str, float]:
         """The mean of a column for each level name, over variants, episodes and evaluations.
 
-        NaN if a result is not finite: an infinite result is no result.
+        Args:
+            column: `score`, `returns`, `solved` or `length`.
+
+        Returns:
+            The means by level names. NaN if a result is not finite: an infinite result is no result.
         """
         means = level_means(self.level.tolist(), getattr(self, column))
         return {level: mean if np.isfinite(mean) else np.nan for level, mean in means.items()}

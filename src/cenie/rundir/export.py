@@ -36,10 +36,13 @@ PARAMS, CONFIG, CARD = "params.safetensors", "config.json", "README.md"
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """An exported student: all that playing takes, and nothing that training takes.
+    """An exported student: all that playing takes, and nothing that training takes. `network` and `domain`
+    are what `cenie.evaluate` needs.
 
-    `network` and `domain` are what `cenie.evaluate` needs; `config` has the settings of the run, and `facts`
-    how far it was.
+    Attributes:
+        path: The directory.
+        config: The settings of the run.
+        facts: How far the run was, the scores, and what the parameters are.
     """
 
     path: Path
@@ -92,7 +95,19 @@ class Student:
         return []
 
     def evaluate(self, request: EvaluationRequest, *, quiet: bool = False) -> Episodes:
-        """Play a suite as `cenie evaluate` does, and write the table beside the student."""
+        """Play a suite as `cenie evaluate` does, and write the table into the directory of the student.
+
+        Args:
+            request: Suite, episodes and seed.
+            quiet: Print nothing.
+
+        Returns:
+            Every episode.
+
+        Raises:
+            RunDirectoryError: The directory does not hold the network.
+            WriteError: The disk refuses the table.
+        """
         from cenie.rundir.evaluate import Player, evaluate_players
 
         facts = self.facts

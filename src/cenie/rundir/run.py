@@ -40,8 +40,10 @@ class Run:
 
     A file that is not there is empty. One that is damaged raises `RunDirectoryError` with the reason; the
     others can still be read. Of `later_evaluations`, `snapshots` and `curves` what is damaged is left out,
-    and `damage` says so. Newer checkpoints that could not be used are named in
-    `passed_over`.
+    and `damage` says so. Newer checkpoints that could not be used are named in `passed_over`.
+
+    Attributes:
+        path: The run directory.
     """
 
     path: Path
@@ -78,10 +80,12 @@ class Run:
 
     @property
     def method(self) -> str:
+        """The method as the config names it."""
         return self.settings["method"]
 
     @property
     def seed(self) -> int:
+        """The seed of the run."""
         return self.settings["seed"]
 
     @property
@@ -107,9 +111,17 @@ class Run:
         return read_metrics(self.files.metrics)
 
     def curves(self, names: Sequence[str], places: int = PLACES) -> dict[str, np.ndarray]:
-        """Columns of `metrics.jsonl` as curves of at most `places` points, with their counters.
+        """Columns of `metrics.jsonl` as curves, with their counters.
 
         A table of many rows is not read as a whole; see `cenie.rundir.metrics.read_curves`.
+
+        Args:
+            names: The names of the columns.
+            places: The largest number of points of a curve.
+
+        Returns:
+            Columns by name, `cycle`, `updates` and `env_steps` among them, float64 [p] each; a column that no
+            row has is NaN throughout.
         """
         key = tuple(names), places
         if key not in self._curves:
@@ -130,7 +142,14 @@ class Run:
         return read_levels(self.files.levels)
 
     def sample_of_played_levels(self, limit: int = 2**22) -> dict[str, np.ndarray]:
-        """The columns of `levels.csv`; of a file of more than `limit` bytes a sample over all of training."""
+        """Read `levels.csv`.
+
+        Args:
+            limit: Of a file of more bytes than this, a sample over all of training is read.
+
+        Returns:
+            The columns by name, each an array [rows].
+        """
         return read_levels(self.files.levels, limit)
 
     @functools.cached_property
@@ -165,8 +184,14 @@ class Run:
         return list(dict.fromkeys([*self.evaluations.suites(), *self.later_evaluations]))
 
     def final_episodes(self, suite: str) -> Episodes:
-        """The final episodes on a suite: those of `cenie evaluate`, or else of the run's own last
-        evaluation."""
+        """The final episodes on a suite: from `cenie evaluate`, or else from the run's own last evaluation.
+
+        Args:
+            suite: The name of the suite.
+
+        Returns:
+            The episodes; empty if the suite was not played.
+        """
         later = self.later_evaluations.get(suite)
         return self.evaluations.of(suite).last() if later is None else later
 
@@ -180,10 +205,18 @@ class Run:
             return {}
 
     def snapshot(self, cycle: int | None = None, *, buffers: bool = True) -> Snapshot | None:
-        """The snapshot of a cycle, by default the last one that can be read; None if there is none.
+        """Read a snapshot.
 
-        Without `buffers` only its points are read, which takes a fraction of the time. Raises
-        `RunDirectoryError` if the snapshot of the cycle is damaged.
+        Args:
+            cycle: The cycle; by default the last one whose snapshot can be read.
+            buffers: Whether to read the level buffers too. Without them, only the points are read, which
+                takes a fraction of the time.
+
+        Returns:
+            The snapshot; None if there is none.
+
+        Raises:
+            RunDirectoryError: The snapshot of the cycle is damaged.
         """
         if cycle is not None:
             path = self.snapshots.get(cycle)
@@ -226,9 +259,16 @@ class Run:
         return self.load()
 
     def load(self, cycle: int | None = None) -> "Loaded":
-        """The checkpoint of a cycle, by default the newest one that can be used, with arrays on the host.
+        """Read a checkpoint.
 
-        Raises `RunDirectoryError` if there is none, or if that of the cycle is damaged.
+        Args:
+            cycle: The cycle; by default the newest one whose checkpoint can be used.
+
+        Returns:
+            The checkpoint, with arrays on the host.
+
+        Raises:
+            RunDirectoryError: There is none, or the checkpoint of the cycle is damaged.
         """
         from cenie.rundir import checkpoint
         from cenie.teach.cycle import state_shapes
@@ -347,8 +387,15 @@ def load_run(path: str | Path, parts: "Parts | None" = None, *, domain: "str | D
 def open_run(path: Path) -> Run:
     """Open a run directory to report on it, whatever its config says and however far it is.
 
-    Raises `RunDirectoryError` with the reason if there is nothing to show: no config.json that names the run,
-    a damaged summary or table of evaluations, or nothing written yet.
+    Args:
+        path: The run directory.
+
+    Returns:
+        The run.
+
+    Raises:
+        RunDirectoryError: There is nothing to show: no config.json that names the run, a damaged summary or
+            table of evaluations, or nothing written yet.
     """
     run = Run(path)
     if not path.is_dir():

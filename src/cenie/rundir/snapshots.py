@@ -97,9 +97,18 @@ def snapshots_of(directory: Path) -> dict[int, Path]:
 
 
 def read_snapshot(path: Path, *, buffers: bool = True) -> Snapshot:
-    """A snapshot. Raises `RunDirectoryError` with the reason if the file is damaged or is none.
+    """Read a snapshot.
 
-    Without `buffers` only the points are unpacked, which takes a fraction of the time.
+    Args:
+        path: The file, such as `snapshots/cycle-00000100.npz` of a run.
+        buffers: Whether to read the level buffers too. Without them, only the points are unpacked, which
+            takes a fraction of the time.
+
+    Returns:
+        The snapshot.
+
+    Raises:
+        RunDirectoryError: The file is damaged or is no snapshot; the message says why.
     """
     try:
         arrays = read_archive(path, () if buffers else ("buffer",))

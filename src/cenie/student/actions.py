@@ -17,51 +17,120 @@ class ActionDistribution(eqx.Module):
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> Array:
-        """One action per batch entry. Consumes the key."""
+        """Draw one action for each batch entry.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            Actions: [*batch] if they are discrete, [*batch, a] otherwise.
+        """
 
     @abc.abstractmethod
     def log_prob(self, action: Array) -> Float[Array, "*batch"]:
-        """Log-probability (density) of the actions."""
+        """Log-probability (density) of actions.
+
+        Args:
+            action: Actions, in the shape of `sample`.
+
+        Returns:
+            Log-probabilities [*batch].
+        """
 
     @abc.abstractmethod
     def entropy(self) -> Float[Array, "*batch"]:
-        """Entropy in nats."""
+        """Entropy in nats.
+
+        Returns:
+            Entropies [*batch].
+        """
 
 
 class Categorical(ActionDistribution):
-    """One of `a` actions, with unnormalised log-probabilities."""
+    """One of `a` actions.
+
+    Attributes:
+        logits: Unnormalised log-probabilities [*batch, a].
+    """
 
     logits: Float[Array, "*batch a"]
 
     def sample(self, key: PRNGKeyArray) -> Int[Array, "*batch"]:
+        """Draw one action for each batch entry.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            Actions, int32 [*batch].
+        """
         return jax.random.categorical(key, self.logits).astype(jnp.int32)
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """Log-probability of actions.
+
+        Args:
+            action: Whole numbers below `a` [*batch].
+
+        Returns:
+            Log-probabilities [*batch].
+        """
         # A product with the one-hot action: its gradient is elementwise, where that of a gather is a
         # scatter, which is slow on a CPU.
         chosen = jax.nn.one_hot(action, self.logits.shape[-1], dtype=self.logits.dtype)
         return jnp.sum(jax.nn.log_softmax(self.logits) * chosen, axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy in nats.
+
+        Returns:
+            Entropies [*batch].
+        """
         log_p = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
 class DiagonalGaussian(ActionDistribution):
-    """Independent normal components."""
+    """Independent normal components.
+
+    Attributes:
+        mean: The means [*batch, a].
+        log_std: The logarithms of the standard deviations [*batch, a].
+    """
 
     mean: Float[Array, "*batch a"]
     log_std: Float[Array, "*batch a"]
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch a"]:
+        """Draw one action for each batch entry.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            Actions [*batch, a].
+        """
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, action: Float[Array, "*batch a"]) -> Float[Array, "*batch"]:
+        """Log-density of actions, summed over their components.
+
+        Args:
+            action: Actions [*batch, a].
+
+        Returns:
+            Log-densities [*batch].
+        """
         scaled = (action - self.mean) * jnp.exp(-self.log_std)
         return -jnp.sum(0.5 * scaled**2 + self.log_std + 0.5 * _LOG_2PI, axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
+        """Entropy in nats, summed over the components.
+
+        Returns:
+            Entropies [*batch].
+        """
         return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI), axis=-1)
 
 

@@ -24,8 +24,10 @@ from cenie.teach.source import Proposal, Source, SourceState
 class Column:
     """A score by which the stored levels are ranked.
 
-    `name` is what logs, tables and the page call it. `weight` is how much its ranking counts among those of
-    all scores; with 0 it is only recorded.
+    Attributes:
+        name: The name in logs, tables and the page.
+        score: The score.
+        weight: How much its ranking counts among the rankings of all scores; with 0 it is only recorded.
 
     Raises:
         ValueError: The name is taken or no name, or the weight is no number of at least 0.
@@ -82,9 +84,11 @@ class Correction(Protocol):
 class Replay:
     """A level buffer, the scores by which its levels are ranked, and when they are played again.
 
-    The first of the `scores` leads, where one number is needed of a level: it chooses `easy` and `hard`
-    parents, its changes move an adaptive weight of novelty, and to it is added what a `correction`, a model
-    that learns, says.
+    Attributes:
+        config: Settings of the buffer, of priorities and of replay.
+        scores: The scores. The first one leads, where one number is needed of a level: it chooses `easy` and
+            `hard` parents, and its changes move an adaptive weight of novelty.
+        correction: A model that learns; what it says is added to the first score.
 
     Raises:
         ValueError: There is no score, two have one name, or none has a weight above 0.
@@ -117,10 +121,14 @@ class Replay:
 class Editing:
     """After a replay, with some probability, small changes of the replayed levels are tried out.
 
-    `parents`: the whole `batch`, one child each; or only the four `easy` (or `hard`) levels of the batch,
-    with the lowest (highest) score. Each parent then gets an equal share of the children. With `children`
-    m > 1 a parent has m children side by side, and only the most novel one is offered to the buffer; a batch
-    then has room for an m-th of the parents.
+    Attributes:
+        edit: From a key and a level to a changed level.
+        probability: The probability that the levels of a replay are edited in the next cycle.
+        parents: Which levels are edited: the whole `batch`, one child each; or only the four `easy` (or
+            `hard`) levels of the batch, with the lowest (highest) score. Each parent then gets an equal share
+            of the children.
+        children: With m > 1 a parent has m children side by side, and only the most novel one is offered to
+            the buffer; a batch then has room for an m-th of the parents.
     """
 
     edit: Callable[[PRNGKeyArray, Level], Level]
@@ -133,13 +141,23 @@ class Editing:
 class Curriculum:
     """A teacher, as data. Recipes build it; `teacher.ask`, `teacher.tell` and the one cycle interpret it.
 
-    `source` makes new levels. `learn_on_new` says whether students take gradient steps on levels that they
-    meet for the first time: always, never, or as a function of the source's state says. `unfinished` says
-    whether a level without a completed episode tells the source what it has returned so far; with
-    `replay` its own setting of this name counts. `novelty` ranks the levels of the buffer beside the scores,
-    with the weight `alpha`; the scores share the rest. `features` says what describes a step to it. All
-    `students` play in every cycle: the same levels, or, where `own_levels` says so, each those of its own
-    level buffer when levels are replayed. The first student is the one that is evaluated.
+    Attributes:
+        source: Makes new levels.
+        learn_on_new: Whether students take gradient steps on levels that they meet for the first time:
+            always, never, or as a function of the source's state says.
+        replay: The level buffer and its scores, if levels are played again.
+        editing: Edits of what was replayed, if there are any.
+        novelty: A second ranking of the stored levels, if there is one.
+        alpha: The weight of novelty; the scores share the rest.
+        students: How many students play in every cycle. The first one is evaluated.
+        own_levels: Whether each student replays levels of a level buffer of its own; otherwise all play the
+            same levels.
+        unfinished: Whether a level without a completed episode tells the source what it has returned so far
+            (`score`), or nothing (`ignore`); with `replay`, its own setting of this name counts.
+        features: What describes a step to the novelty: the `memory` of the network, or the `observation`.
+
+    Raises:
+        ValueError: A part needs replay and there is none, parts exclude each other, or there is no student.
     """
 
     source: Source
@@ -180,12 +198,26 @@ class Curriculum:
         return self.students if self.own_levels else 1
 
     def learns_on_new(self, source: SourceState) -> Bool[Array, ""]:
-        """Whether students learn from new levels in the cycle before which the source has this state."""
+        """Whether students learn from new levels in the cycle before which the source has this state.
+
+        Args:
+            source: The state of the source.
+
+        Returns:
+            A boolean array [].
+        """
         learns = self.learn_on_new
         return jnp.asarray(learns(source) if callable(learns) else learns)
 
     def reads(self, part: str) -> bool:
-        """Whether a score needs this optional part of a rollout."""
+        """Whether a score needs this optional part of a rollout.
+
+        Args:
+            part: `entropy` or `solved`.
+
+        Returns:
+            Whether any score names it.
+        """
         scores = () if self.replay is None else self.replay.scores
         return any(part in column.score.needs for column in scores)
 

@@ -22,11 +22,27 @@ class Novelty(Protocol):
     """
 
     def init(self, points_shape: tuple[int, int]) -> NoveltyState:
-        """The state before any play. `points_shape`: points per level, numbers per point."""
+        """The state before any play.
+
+        Args:
+            points_shape: Points for each level, and numbers of a point.
+
+        Returns:
+            The state, a tree of arrays.
+        """
         ...
 
     def score(self, state: NoveltyState, play: Play, buffer: BufferState) -> Float[Array, " n"]:
-        """The novelty of each level of a located play, before `learn` takes it in."""
+        """The novelty of each of n levels, before `learn` takes the play in.
+
+        Args:
+            state: The state of the novelty.
+            play: A located play.
+            buffer: The level buffer before this play.
+
+        Returns:
+            The novelties [n].
+        """
         ...
 
     def learn(
@@ -38,21 +54,45 @@ class Novelty(Protocol):
         key: PRNGKeyArray,
         mesh: Mesh | None = None,
     ) -> NoveltyState:
-        """Take in a play after it was stored in `play.stored_in`. Consumes the key.
+        """Take in a play after it was stored in `play.stored_in`.
 
-        `enters` says that the student learns from it, or that the buffer is still filling. The devices of
-        the `mesh`, if there is one, may share the work.
+        Args:
+            state: The state of the novelty.
+            play: The play.
+            enters: Whether the student learns from it, or the buffer is still filling [].
+            key: Consumed.
+            mesh: The devices that may share the work, if there are several.
+
+        Returns:
+            The state after it.
         """
         ...
 
     def rescore(
         self, state: NoveltyState, buffer: BufferState, *, mesh: Mesh | None = None
     ) -> Float[Array, " c"] | None:
-        """New scores of all slots, where they change with what was learned; None where they do not."""
+        """New scores of all slots, where they change with what was learned.
+
+        Args:
+            state: The state of the novelty.
+            buffer: The level buffer of c slots.
+            mesh: The devices that may share the work, if there are several.
+
+        Returns:
+            The novelties [c]; None if they do not change.
+        """
         ...
 
     def metrics(self, state: NoveltyState, buffer: BufferState) -> dict[str, Any]:
-        """The numbers to log: single numbers by name, or `Several` in one array."""
+        """The numbers to log.
+
+        Args:
+            state: The state of the novelty.
+            buffer: The level buffer.
+
+        Returns:
+            Single numbers by name, or `Several` in one array.
+        """
         ...
 
 

@@ -24,19 +24,43 @@ class Source(Protocol):
     """A maker of levels. Its methods are pure; what it remembers is its state, a pytree of arrays."""
 
     def init(self, key: PRNGKeyArray) -> SourceState:
-        """The state before the first proposal. Consumes the key."""
+        """The state before the first proposal.
+
+        Args:
+            key: Consumed.
+
+        Returns:
+            The state, a tree of arrays.
+        """
         ...
 
     def propose(self, state: SourceState, key: PRNGKeyArray, count: int) -> tuple[Level, Proposal]:
-        """`count` levels along a leading axis. Consumes the key."""
+        """Propose new levels.
+
+        Args:
+            state: The state of the source.
+            key: Consumed.
+            count: The number of levels, n.
+
+        Returns:
+            The levels with a leading axis [n]; and what the source wants back in `learn`, a tree of arrays.
+        """
         ...
 
     def learn(
         self, state: SourceState, proposal: Proposal, feedback: tuple[Outcomes, ...], key: PRNGKeyArray
     ) -> tuple[SourceState, dict[str, Array]]:
-        """Take in how each student fared on the proposed levels; returns what to log. Consumes the key.
+        """Take in how the students fared on the proposed levels. Called after new levels only, never after
+        replayed or edited ones.
 
-        Called after new levels only, never after replayed or edited ones.
+        Args:
+            state: The state of the source.
+            proposal: The second result of `propose`.
+            feedback: For each student the outcomes of the n levels.
+            key: Consumed.
+
+        Returns:
+            The state after it, and what to log by name, each an array [].
         """
         ...
 
@@ -76,17 +100,50 @@ class LearningSource(Source, Protocol):
 
 @dataclass(frozen=True)
 class RandomSource:
-    """Levels drawn one by one from a fixed generator, which learns nothing."""
+    """Levels drawn one by one from a fixed generator, which learns nothing.
+
+    Attributes:
+        generate: From a key to a level.
+    """
 
     generate: Callable[[PRNGKeyArray], Level]
 
     def init(self, key: PRNGKeyArray) -> tuple[()]:
+        """The state before the first proposal.
+
+        Args:
+            key: Not used.
+
+        Returns:
+            (): nothing is remembered.
+        """
         return ()
 
     def propose(self, state: tuple[()], key: PRNGKeyArray, count: int) -> tuple[Level, tuple[()]]:
+        """Draw new levels.
+
+        Args:
+            state: ().
+            key: Consumed.
+            count: The number of levels, n.
+
+        Returns:
+            The levels with a leading axis [n], and ().
+        """
         return jax.vmap(self.generate)(jax.random.split(key, count)), ()
 
     def learn(
         self, state: tuple[()], proposal: tuple[()], feedback: tuple[Outcomes, ...], key: PRNGKeyArray
     ) -> tuple[tuple[()], dict[str, Array]]:
+        """Learn nothing.
+
+        Args:
+            state: ().
+            proposal: ().
+            feedback: Not used.
+            key: Not used.
+
+        Returns:
+            (), and nothing to log.
+        """
         return state, {}

@@ -36,6 +36,18 @@ class LevelEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Decides the levels and episodes from here on; None goes on with the earlier seed.
+            options: `level`, a level to play, or its JSON value.
+
+        Returns:
+            The first observation, and `info` with the level.
+
+        Raises:
+            ValueError: There is another option, or the level is none of this domain.
+        """
         super().reset(seed=seed)
         options = dict(options or {})
         given = {"level": options.pop("level")} if "level" in options else {}
@@ -45,15 +57,34 @@ class LevelEnv(gymnasium.Env):
         return _first(observation), {"level": info["level"][0]}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Advance one step.
+
+        Args:
+            action: An action of `action_space`.
+
+        Returns:
+            Observation, reward, whether the episode was terminated, whether it was truncated, and `info`,
+            which says at the end of an episode whether it was `solved`.
+
+        Raises:
+            ValueError: The action is outside of the space.
+            ResetNeeded: The episode has ended, or none has begun.
+        """
         observation, reward, terminated, truncated, info = self._one.step(np.asarray(action)[None])
         told = {"solved": bool(info["solved"][0])} if "solved" in info else {}
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), told
 
     def render(self) -> np.ndarray | None:
+        """Draw the present state.
+
+        Returns:
+            A picture, uint8 [height, width, 3]; None without a `render_mode`.
+        """
         pictures = self._one.render()
         return None if pictures is None else pictures[0]
 
     def close(self) -> None:
+        """End the use of the environment."""
         self._one.close()
 
     @property

@@ -69,6 +69,9 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
     - `reset_mask`: bool[n], which environments are reset; the others go on.
 
     `info` has the host's copy of each level under `level` when an episode begins, and `solved` when it ends.
+
+    Raises:
+        ValueError: There is no environment, or the domain draws no pictures in this mode.
     """
 
     def __init__(
@@ -130,6 +133,19 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes.
+
+        Args:
+            seed: One seed, and environment i then has `seed + i`, or a seed for each. None goes on with the
+                earlier seeds.
+            options: `level`, `levels` or `reset_mask`, as the class describes them.
+
+        Returns:
+            The first observations [n, ...], and `info` with the levels.
+
+        Raises:
+            ValueError: There is another option, a level is none of this domain, or the mask does not fit.
+        """
         self._check_open()
         options = dict(options or {})
         mask = self._mask(options.pop("reset_mask", None))
@@ -146,6 +162,19 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
         return self._observations(), self._level_info(rows)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Advance all environments one step.
+
+        Args:
+            actions: Actions of `action_space` [n, ...].
+
+        Returns:
+            Observations [n, ...], rewards [n], whether each episode was terminated [n], whether it was
+            truncated [n], and `info`.
+
+        Raises:
+            ValueError: The actions are outside of the space.
+            ResetNeeded: No episode has begun, or one has ended and environments are not reset by themselves.
+        """
         self._check_open()
         if self._playing is None:
             raise gymnasium.error.ResetNeeded("call reset before the first step")
@@ -174,7 +203,14 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
         return self._observations(), reward, terminated, truncated, info
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One picture of each environment, uint8[height, width, 3]."""
+        """Draw the present states.
+
+        Returns:
+            A picture of each environment, uint8 [height, width, 3]; None without a `render_mode`.
+
+        Raises:
+            ResetNeeded: No episode has begun.
+        """
         if self.render_mode is None:
             gymnasium.logger.warn("render needs render_mode='rgb_array' when the environment is made")
             return None
@@ -193,6 +229,11 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
         return unstacked(jax.device_get(self._playing.level), range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
+        """Let go of the episodes. gymnasium calls it from `close`.
+
+        Args:
+            kwargs: Not used.
+        """
         self._playing = None
 
     def _check_open(self) -> None:

@@ -15,10 +15,16 @@ _MOST = 6
 
 
 def comparability(groups: Sequence[Group], suites: Sequence[SuiteScores] | None = None) -> list[str]:
-    """In what the runs of one domain differ that should not: a sentence for each; none if in nothing.
+    """In what the runs of one domain differ that should not.
 
-    Runs that are not finished are named, and not held against the others any further. `suites` are the scores
-    of the groups, if they were measured already.
+    Runs that are not finished are named, and not held against the others any further.
+
+    Args:
+        groups: Groups of one domain.
+        suites: The scores of the groups, if they were measured already.
+
+    Returns:
+        A sentence for each difference; none if there is no difference.
     """
     suites = measured_suites(groups) if suites is None else suites
     runs = [(group.label, run) for group in groups for run in group.runs]

@@ -85,10 +85,18 @@ def is_recurrent(group: Group) -> bool:
 def measure_coverage(
     groups: Sequence[Group], *, most: int = MOST_POINTS, seed: int = 0
 ) -> CoverageMap | None:
-    """The coverage of all groups that have recorded points; None if there are fewer than two of them.
+    """Measure the state-action coverage of groups in the plane of a joint t-SNE. Needs scikit-learn.
 
-    Needs scikit-learn. Points of another width than the first group's cannot be compared with them and
-    are left out.
+    Points of another width than the first group's cannot be compared with them and are left out.
+
+    Args:
+        groups: The groups.
+        most: The largest number of points of all groups together: the time of a t-SNE grows faster than they
+            do.
+        seed: Decides which points are taken, and the t-SNE.
+
+    Returns:
+        A cloud of points for each group; None if there are fewer than two groups that have recorded points.
     """
     # As many runs of each: where every run has a network of its own, more runs cover more.
     counts = [sum(bool(run.snapshots) for run in group.runs) for group in groups]

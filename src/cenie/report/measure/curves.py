@@ -42,9 +42,16 @@ class Curve:
 def evaluation_curves(
     group: Group, suite: str, *, over: str = "updates", level: str | None = None
 ) -> Curve | None:
-    """The score on a suite (or on a level of it) during training; None if it was not evaluated twice.
+    """The score on a suite (or on a level of it) during training.
 
-    The score of a suite is the mean over its levels.
+    Args:
+        group: The runs.
+        suite: The name of the suite.
+        over: The x-axis: `updates` or `env_steps`.
+        level: The name of a level; by default the score is the mean over all levels of the suite.
+
+    Returns:
+        The mean over the runs with its standard error; None if the suite was not evaluated twice.
     """
     lines = []
     for run in group.counted:
@@ -64,7 +71,16 @@ def logged(run: Run) -> dict[str, np.ndarray]:
 
 
 def metric_curve(group: Group, name: str, *, over: str = "updates") -> Curve | None:
-    """A column of the metrics during training; None if no run has it."""
+    """A column of the metrics during training.
+
+    Args:
+        group: The runs.
+        name: One of the columns that figures show, such as `solved` or `return`.
+        over: The x-axis: `updates` or `env_steps`.
+
+    Returns:
+        The mean over the runs with its standard error; None if no run has the column.
+    """
     every = [logged(run) for run in group.counted]
     lines = [known_points(columns[over], columns[name]) for columns in every if name in columns]
     return mean_curve(group.label, [line for line in lines if line.shape[1] > 1])

@@ -21,11 +21,17 @@ _PROFILE_RESAMPLES = 500
 
 @dataclass(frozen=True, eq=False)
 class GroupScores:
-    """The results of a group's runs on a suite; rows are runs, columns are levels.
+    """The results of a group's runs on a suite. Results are means over variants, episodes and checkpoints.
 
-    `scores` are on the scale of the suite (0 is bad, 1 is good), `returns` are raw, `solved` are rates; all
-    are means over variants, episodes and checkpoints. `worst` is what each run came to on its worst single
-    levels, the entries of the suite; None for a suite of few entries.
+    Attributes:
+        group: The group.
+        runs: The runs that count, n.
+        scores: Results on the scale of the suite (0 is bad, 1 is good): [n, levels].
+        returns: Returns [n, levels].
+        solved: Solved rates [n, levels].
+        episodes: The fewest episodes of a run.
+        worst: The score of each run on its worst single levels, the entries of the suite: [n]; None for a
+            suite of few entries.
     """
 
     group: Group
@@ -51,7 +57,14 @@ class GroupScores:
         }
 
     def aggregates(self, *, stratified: bool) -> dict[str, stats.Estimate]:
-        """The statistics over all levels with their intervals; none if there are no levels."""
+        """The statistics over all levels with their intervals.
+
+        Args:
+            stratified: Whether the intervals are rliable's.
+
+        Returns:
+            The estimates by the names of `aggregate`; none if there are no levels.
+        """
         if stratified not in self._aggregates:
             made = stats.aggregate(self.scores, stratified=stratified) if self.scores.size else {}
             self._aggregates[stratified] = made
@@ -66,7 +79,11 @@ class GroupScores:
 class SuiteScores:
     """The scores of all groups that have played a suite, on the levels that all of them have played.
 
-    `untrained` are groups none of whose runs has learned anything yet.
+    Attributes:
+        suite: The name of the suite.
+        levels: The names of the levels.
+        groups: The results of each group.
+        untrained: Groups none of whose runs has learned anything yet.
     """
 
     suite: str
@@ -86,7 +103,14 @@ class SuiteScores:
         return all(each.worst is not None for each in self.groups)
 
     def aggregates(self, *, stratified: bool) -> dict[str, dict[str, stats.Estimate]]:
-        """The statistics of each group with their intervals, by its label."""
+        """The statistics of each group with their intervals.
+
+        Args:
+            stratified: Whether the intervals are rliable's.
+
+        Returns:
+            The estimates by the label of the group and the names of `aggregate`.
+        """
         found = {each.group.label: {**each.aggregates(stratified=stratified)} for each in self.groups}
         for each in self.groups:
             if self.has_entries and each.worst is not None:
@@ -94,7 +118,15 @@ class SuiteScores:
         return found
 
     def profiles(self, *, stratified: bool) -> tuple[np.ndarray, dict[str, dict[str, np.ndarray]]]:
-        """Thresholds over the range of all scores, and the profile of each group there, by its label."""
+        """The performance profile of each group: how many of its results are above each threshold.
+
+        Args:
+            stratified: Whether the intervals are rliable's.
+
+        Returns:
+            Thresholds [101] over the range of all scores; and by the label of each group its profile with the
+            ends of the interval, each an array [101].
+        """
         every = np.concatenate([[0.0, 1.0], *(each.scores.ravel() for each in self.groups)])
         thresholds = np.linspace(np.nanmin(every), np.nanmax(every), 101)
         how: Any = {"stratified": stratified, "resamples": _PROFILE_RESAMPLES}
@@ -103,7 +135,14 @@ class SuiteScores:
         }
 
     def improvements(self, *, stratified: bool) -> dict[tuple[str, str], stats.Estimate]:
-        """The probability that a run of one group is better than one of another, by both labels."""
+        """The probability that a run of one group is better than one of another.
+
+        Args:
+            stratified: Whether the intervals are rliable's.
+
+        Returns:
+            The estimates by both labels.
+        """
         found: dict[tuple[str, str], stats.Estimate] = {}
         how: Any = {"stratified": stratified, "resamples": _PAIR_RESAMPLES}
         for place, one in enumerate(self.groups):
@@ -151,6 +190,10 @@ def measured_domains(groups: Sequence[Group]) -> dict[str, list[SuiteScores]]:
 
 def suite_scores(groups: Sequence[Group], suite: str) -> SuiteScores | None:
     """The scores of the runs that count (`counted_runs`) on a suite.
+
+    Args:
+        groups: Groups of one domain.
+        suite: The name of the suite.
 
     Returns:
         The scores; None if no trained run has played the suite, or there is no level that all have played.

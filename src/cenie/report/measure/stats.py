@@ -68,7 +68,14 @@ class Estimate:
 
 
 def iqm(scores: Scores) -> Values:
-    """Inter-quartile mean: of all scores of all runs, without the lowest and the highest quarter."""
+    """Inter-quartile mean: of all scores of all runs, without the lowest and the highest quarter.
+
+    Args:
+        scores: Scores [..., runs, tasks].
+
+    Returns:
+        The means [...]; NaN where a score is NaN.
+    """
     flat = np.sort(_merged(scores), axis=-1)
     count = flat.shape[-1]
     cut = int(0.25 * count)
@@ -305,7 +312,15 @@ def few_runs(runs: int) -> str:
 
 
 def aggregate(scores: Scores, **options: Any) -> dict[str, Estimate]:
-    """All `AGGREGATES` of scores [runs, tasks]."""
+    """All `AGGREGATES` of some scores, with their intervals.
+
+    Args:
+        scores: Scores [runs, tasks].
+        options: Options of `estimate`, such as `stratified`.
+
+    Returns:
+        IQM, median, mean, optimality gap and CVaR by these names, each with `value`, `low` and `high`.
+    """
     return {name: estimate(scores, statistic, **options) for name, statistic in AGGREGATES.items()}
 
 

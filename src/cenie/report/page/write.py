@@ -42,13 +42,26 @@ def write_page(
     domains: Mapping[str, "Domain"] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Write the page of groups of runs to a file, which is returned.
+    """Write the page of groups of runs to a file.
 
-    `skipped` are sentences about directories that are not among them. With `pictures`, levels are drawn and
-    episodes are filmed, for which JAX is loaded; a run for which that is impossible is shown without.
-    `stratified` asks for rliable's intervals. `measured` are the scores of each domain, if they are known.
-    `domains` are the user's own by their names: none is
-    imported because a file names it.
+    Args:
+        groups: The groups, as from `group_runs`.
+        out: The file.
+        skipped: Sentences about directories that are not among them.
+        pictures: Whether levels are drawn and episodes are filmed, for which JAX is loaded. A run for which
+            that is impossible is shown without.
+        limits: How much is shown at most.
+        stratified: Whether intervals are rliable's.
+        measured: The scores of each domain, if they are known.
+        domains: The user's own domains by their names: none is imported because a file names it.
+        say: Called with a sentence about what is being made.
+
+    Returns:
+        The file.
+
+    Raises:
+        SettingsError: plotly is not installed.
+        WriteError: The file cannot be written.
     """
     check_installed()
     studio = open_studio(limits, domains=domains) if pictures else None

@@ -26,7 +26,13 @@ CONTINUOUS_HELP = "The distribution of continuous actions: gaussian, or beta on 
 
 
 class Decision(eqx.Module):
-    """The student's decision at an observation; `features` is its state representation for novelty."""
+    """The student's decision at an observation.
+
+    Attributes:
+        policy: The distribution over actions, with the batch axes of the observation.
+        value: The critic's estimate of the return [*batch].
+        features: The representation of the state for novelty [*batch, d].
+    """
 
     policy: ActionDistribution
     value: Float[Array, "*batch"]
@@ -34,7 +40,7 @@ class Decision(eqx.Module):
 
 
 class Network(eqx.Module):
-    """An actor-critic. `start` marks first observations of episodes, before which the memory is zeroed."""
+    """An actor-critic, for `n` levels at once. Arrays of numbers in it are learned."""
 
     recurrent: ClassVar[bool]
     """Whether minibatches must keep whole sequences, because decisions depend on the past."""
@@ -59,13 +65,26 @@ class Network(eqx.Module):
         return None
 
     def film(self, observations: Observation) -> Observation:
-        """Observations in the form that `look` reads best, made once for all steps of an update."""
+        """Bring observations into the form that `look` reads best, once for all steps of an update.
+
+        Args:
+            observations: Observations with a leading axis of frames.
+
+        Returns:
+            The film, with the same leading axis.
+        """
         return observations
 
     def look(self, film: Observation, places: Int[Array, "n seen"]) -> Decision:
-        """Decide at single steps; each step sees the observations at some places of a film.
+        """Decide at single steps; each step sees the observations at some places of a film. Only of use with
+        `lookback`.
 
-        Only of use with `lookback`; the last place is the present one.
+        Args:
+            film: The observations, as `film` returns them.
+            places: The places that each step sees [n, seen]; the last one is the present.
+
+        Returns:
+            The decisions, with the batch axis [n].
         """
         seen = jax.tree.map(lambda frames: frames[places], film)
         before, now = (jax.tree.map(lambda leaf, at=at: leaf[:, at], seen) for at in (slice(-1), -1))
@@ -73,17 +92,43 @@ class Network(eqx.Module):
 
     @abc.abstractmethod
     def initial_memory(self, count: int) -> Memory:
-        """The memory of `count` students that have seen nothing."""
+        """The memory of students that have seen nothing.
+
+        Args:
+            count: The number of students.
+
+        Returns:
+            A tree of arrays [count, ...], or ().
+        """
 
     @abc.abstractmethod
     def step(
         self, memory: Memory, observation: Observation, start: Bool[Array, " n"]
     ) -> tuple[Memory, Decision]:
-        """Read one observation per level."""
+        """Read one observation for each level.
+
+        Args:
+            memory: The memory before the step, a tree of arrays [n, ...].
+            observation: Observations, a tree of arrays [n, ...].
+            start: Where an episode begins with this observation [n]; the memory is reset there, before it is
+                read.
+
+        Returns:
+            The memory after the step, and the decisions with the batch axis [n].
+        """
 
     @abc.abstractmethod
     def sequence(self, memory: Memory, observation: Observation, start: Bool[Array, "n t"]) -> Decision:
-        """Read `t` observations per level in order: as `t` calls of `step`, but fast to differentiate."""
+        """Read `t` observations for each level in order: as `t` calls of `step`, but fast to differentiate.
+
+        Args:
+            memory: The memory before the first step, a tree of arrays [n, ...].
+            observation: Observations, a tree of arrays [n, t, ...].
+            start: Where an episode begins [n, t].
+
+        Returns:
+            The decisions, with the batch axes [n, t].
+        """
 
 
 def frames_seen(start: Bool[Array, "n t"], lookback: int) -> Int[Array, "n t frames"]:
