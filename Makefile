@@ -9,7 +9,7 @@ METHOD ?= plr-cenie
 TEST_ENV := JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/xla \
   JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser site benchmark release clean
+.PHONY: train test test-all test-fast test-every lint style types-oldest types-newest browser site benchmark release students clean
 
 train: $(VENV)/report
 	$(BIN)/cenie train maze $(METHOD) --preset quick --seed $(SEED) --report $(ARGS)
@@ -63,6 +63,10 @@ benchmark: $(VENV)/dev
 # Checks and tags; pushing the tag publishes.
 release:
 	@$(PYTHON) .ci/release.py $(VERSION)
+
+# Small trained students of the three domains, as archives for a release: some 40 minutes on two cores.
+students: $(VENV)/report
+	$(BIN)/python .ci/students.py $(ARGS)
 
 # The stamp files say which extras are installed; a changed pyproject or constraints file installs again.
 # The bridge to gymnax is tested with its old API too: a second copy lies where only those tests look.
