@@ -161,6 +161,10 @@ def test_levels_may_be_given_at_reset_and_assigned_for_later() -> None:
     observation, _ = envs.reset(options={"levels": [None, Strip(jnp.float32(40), jnp.int32(2)), short]})
     assert observation[0, 1] < 9.0
     np.testing.assert_array_equal(observation[1:, 1], [40.0, 30.0])
+    _, info = envs.reset(seed=1)
+    again, _ = envs.reset(options={"levels": info["level"]})
+    np.testing.assert_array_equal(again[:, 1], [float(level.edge) for level in info["level"]])
+    envs.reset(options={"levels": [None, Strip(jnp.float32(40), jnp.int32(2)), short]})
     envs.assign({1: {"edge": 45.0, "limit": 1}})
     assert float(envs.levels[1].edge) == 40.0, "the present episode goes on"
     seen = set()

@@ -69,6 +69,26 @@ def test_while_the_buffer_fills_the_report_says_so_instead_of_0_updates() -> Non
     assert training.startswith("3/40 updates, ")
 
 
+@pytest.mark.parametrize(("chunks", "expected"), [(10, 0), (11, 1), (40, 1)])
+def test_a_level_buffer_that_stops_growing_before_replay_is_named_once(chunks: int, expected: int) -> None:
+    console = piped()
+    with Progress(console, 40, levels_before_replay=500) as progress:
+        for _ in range(chunks):
+            progress.advance(0, 81_920, 31_000.0, {**ROW, "teacher/buffer_size": 378}, "solved")
+    found = [line for line in lines(console) if "does not grow" in line]
+    assert len(found) == expected
+    assert all("begins with 500 levels, and 378 are stored" in line for line in found)
+
+
+def test_a_level_buffer_that_grows_slowly_is_not_complained_of() -> None:
+    console = piped()
+    with Progress(console, 40, levels_before_replay=500) as progress:
+        for chunk in range(40):
+            row = {**ROW, "teacher/buffer_size": chunk // 5}
+            progress.advance(0, 81_920, 31_000.0, row, "solved")
+    assert not any("does not grow" in line for line in lines(console))
+
+
 def test_the_numbers_of_a_report_on_novelty_are_among_the_metrics_of_a_cycle() -> None:
     _, setup = build(tiny("plr-cenie"))
     _, metrics, _ = jax.eval_shape(lambda: cycle(setup, init(setup, 0)))

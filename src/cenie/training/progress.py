@@ -25,6 +25,8 @@ _REPORT_EVERY = 10.0
 """Seconds between two reports, where lines stay."""
 _PATIENCE = 60.0
 """Seconds of silence after which a line says that the work goes on: a compilation may take minutes."""
+_IDLE = 10
+"""Chunks without a new level in the buffer after which a line asks whether there are enough levels."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Progress:
         self._levels_before_replay = levels_before_replay
         self._printed = self._heard = time.monotonic()
         self._began: tuple[float, int, int] | None = None
+        self._stored = self._idle = 0
         self._score = ""
         self._turn_to("compiling")
         self._live = Live(get_renderable=self._lines, console=console, refresh_per_second=8)
@@ -127,6 +130,7 @@ class Progress:
             phase.append(Detail("scouting for learnable levels"))
         if filling:
             phase.append(Detail(f"filling the level buffer: {stored} of {self._levels_before_replay} levels"))
+            self._warn_if_it_never_fills(stored)
         details = (
             *phase,
             Detail(f"{env_steps / 1e6:.2f}M steps", 4),
@@ -148,6 +152,17 @@ class Progress:
             self._printed = now
             left = "" if seconds is None else f", {seconds / 60:.1f} min left"
             self._say(", ".join(detail.text for detail in self._details) + left)
+
+    def _warn_if_it_never_fills(self, stored: int) -> None:
+        """Say once that the buffer has stopped growing, since the student learns nothing until it fills."""
+        self._idle = self._idle + 1 if stored == self._stored else 0
+        self._stored = stored
+        if self._idle == _IDLE:
+            self.note(
+                f"the level buffer does not grow: replay begins with {self._levels_before_replay} levels, and "
+                f"{stored} are stored. Does the generator have fewer different levels? Then lower "
+                "teacher.replay.capacity. Does no episode end within a rollout? Then raise student.num_steps"
+            )
 
     def _seconds_left(self, now: float, updates: int, env_steps: int) -> float | None:
         """Until the last update, or the last environment step if these are counted and run out sooner; None

@@ -255,7 +255,8 @@ class LevelVectorEnv(gymnasium.vector.VectorEnv):
         if options.get("level") is not None:
             return [self.world.read(options.pop("level"))] * self.num_envs
         options.pop("level", None)
-        levels = self._one_each(options.pop("levels", None) or [None] * self.num_envs)
+        levels = options.pop("levels", None)
+        levels = [None] * self.num_envs if levels is None else self._one_each(levels)
         return [None if level is None else self.world.read(level) for level in levels]
 
     def _one_each(self, values: Iterable[Any], name: str = "levels") -> list[Any]:
