@@ -159,8 +159,8 @@ class Progress:
         self._stored = stored
         if self._idle == _IDLE:
             self.note(
-                f"the level buffer does not grow: replay begins with {self._levels_before_replay} levels, and "
-                f"{stored} are stored. Does the generator have fewer different levels? Then lower "
+                f"the level buffer does not grow: replay begins with {self._levels_before_replay} levels, "
+                f"and {stored} are stored. Does the generator have fewer different levels? Then lower "
                 "teacher.replay.capacity. Does no episode end within a rollout? Then raise student.num_steps"
             )
 
