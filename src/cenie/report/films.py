@@ -47,8 +47,8 @@ class Film:
 
 
 PLAYED_AGAIN = (
-    "played again for the picture: in a batch of another size numbers round otherwise, so that a walker or a "
-    "car may fare otherwise than where the episode was counted"
+    "played again for the picture, with the same level and random numbers: a maze goes as in the evaluation, "
+    "but a walker or a car may do better or worse, because numbers are rounded in another way"
 )
 """The caption of pictures of episodes that an evaluation counted."""
 
