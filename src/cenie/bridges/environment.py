@@ -149,6 +149,12 @@ def key_of(entry: Any) -> Any:
     return next(getattr(entry, name) for name in ("key", "name", "idx") if hasattr(entry, name))
 
 
+def children(tree: PyTree) -> list[tuple[Any, Any]]:
+    """The parts of one node of a tree, each with its key, field or index."""
+    found = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)[0]
+    return [(key_of(path[0]), part) for path, part in found]
+
+
 def _part(declared: Any, path: tuple[Any, ...]) -> Any:
     """The declared space of a part of an observation."""
     for entry in path:

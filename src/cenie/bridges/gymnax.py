@@ -167,7 +167,7 @@ def _adapter() -> type:
             return spaces.Box(0, space.n - 1, space.shape, jnp.dtype(space.dtype))
         if isinstance(space, Box):
             return spaces.Box(space.low, space.high, space.shape, jnp.dtype(space.dtype))
-        parts = {shared.key_of(entry): space_of(part) for entry, part in _children(space)}
+        parts = {key: space_of(part) for key, part in shared.children(space)}
         return spaces.Tuple(list(parts.values())) if isinstance(space, list | tuple) else spaces.Dict(parts)
 
     class LevelEnvironment(gymnax_environment.Environment):
@@ -220,9 +220,3 @@ def _adapter() -> type:
             return space_of(self.environment.observation_space)
 
     return LevelEnvironment
-
-
-def _children(tree: PyTree) -> list[tuple[Any, Any]]:
-    """The parts of one node of a tree, each with its key."""
-    found = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)[0]
-    return [(path[0], part) for path, part in found]

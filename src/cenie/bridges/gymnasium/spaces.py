@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import PyTree
 
-from cenie.bridges.environment import key_of
+from cenie.bridges.environment import children
 from cenie.spaces import Box, Discrete, Space
 
 
@@ -20,16 +20,16 @@ def gymnasium_space(space: PyTree[Space]) -> spaces.Space:
         return spaces.MultiDiscrete(np.full(space.shape, space.n), dtype=np.dtype(space.dtype).type)
     if isinstance(space, Box):
         return spaces.Box(space.low, space.high, space.shape, np.dtype(space.dtype).type)
-    parts = {key: gymnasium_space(part) for key, part in _children(space)}
+    parts = {key: gymnasium_space(part) for key, part in children(space)}
     return spaces.Tuple(list(parts.values())) if isinstance(space, list | tuple) else spaces.Dict(parts)
 
 
 def on_host(value: PyTree, space: spaces.Space) -> Any:
     """Copies of arrays on the host, with the structure and the types of a space of gymnasium."""
     if isinstance(space, spaces.Dict):
-        return {key: on_host(part, space[key]) for key, part in _children(value)}
+        return {key: on_host(part, space[key]) for key, part in children(value)}
     if isinstance(space, spaces.Tuple):
-        return tuple(on_host(part, each) for (_, part), each in zip(_children(value), space, strict=True))
+        return tuple(on_host(part, each) for (_, part), each in zip(children(value), space, strict=True))
     return np.array(value, space.dtype)
 
 
@@ -37,9 +37,3 @@ def unstacked(tree: PyTree, rows: Iterable[int]) -> list[PyTree]:
     """Some rows of arrays that have a leading axis, each with the structure of the tree."""
     leaves, structure = jax.tree.flatten(tree)
     return [structure.unflatten([leaf[row] for leaf in leaves]) for row in rows]
-
-
-def _children(tree: PyTree) -> list[tuple[Any, Any]]:
-    """The parts of one node of a tree, each with its name."""
-    found = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)[0]
-    return [(key_of(path[0]), part) for path, part in found]
